@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from guerdon._batch.pending import OpenBatch, PendingBatch
     from guerdon._functions.cache_folder import Cache
     from guerdon._functions.stateful import StatefulReward
+    from guerdon._functions.votes import Votes
     from guerdon._insight.dump import Dump, InFlight
     from guerdon._insight.endpoint import Endpoint
     from guerdon._insight.journal.options import Journal, read_journal
     from guerdon._insight.trace import Trace
     from guerdon._lanes.http.endpoints import Endpoints
     from guerdon._lanes.http.server import Server
-    from guerdon._lanes.http.votes import Votes
     from guerdon._lanes.recycling import Recycle
     from guerdon._lanes.remote.ray.options import Ray
     from guerdon._native import __version__
@@ -141,7 +141,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "OpenBatch": "_batch.pending",
     "PendingBatch": "_batch.pending",
     "ToolError": "errors",
-    "Votes": "_lanes.http.votes",
+    "Votes": "_functions.votes",
     "__version__": "_native",
     "code_reward": "rewards.code.factory",
     "SandboxFusion": "rewards.code.remote.sandbox_fusion",

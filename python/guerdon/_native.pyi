@@ -467,12 +467,11 @@ class Engine:
     def nodes(self) -> list[NodeSnapshot]:
         """The nodes; those that were lost, until one of their name comes."""
 
-    def endpoints(self, function: int, member: int) -> list[EndpointSnapshot]:
-        """The endpoints of a function's member, 0 of one that has no others; none where no requests
-        are sent."""
+    def endpoints(self, function: int) -> list[EndpointSnapshot]:
+        """The endpoints of a function; none where no requests are sent."""
 
-    def set_endpoints(self, function: int, member: int, endpoints: Sequence[tuple[str, float]]) -> None:
-        """Replace the endpoints of a function's member, each with its weight.
+    def set_endpoints(self, function: int, endpoints: Sequence[tuple[str, float]]) -> None:
+        """Replace the endpoints of a function, each with its weight.
 
         Raises:
             ValueError: One of them can't be used.

@@ -16,6 +16,7 @@ from guerdon._functions.options import BATCH_WAIT, Options
 from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.spec import Shape
 from guerdon._functions.stateful import StatefulReward
+from guerdon._functions.votes import Votes
 from guerdon.errors import raised_at_the_call, with_known_options
 from guerdon.limits import Limit
 
@@ -60,6 +61,7 @@ class _RewardOptions(_GroupOptions, total=False):
     pure: bool | None
     cache: str | PathLike[str] | Cache | None
     cache_version: str | None
+    votes: int | Votes
 
 
 @overload
@@ -71,7 +73,7 @@ def reward(
     function: None = None, **options: Unpack[_RewardOptions]
 ) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
 @raised_at_the_call
-@partial(with_known_options, values=(Limit,))
+@partial(with_known_options, values=(Limit, Votes))
 def reward(
     function: Callable[..., Any] | StatefulReward | None = None,
     *,
@@ -99,6 +101,7 @@ def reward(
     pure: bool | None = None,
     cache: str | PathLike[str] | Cache | None = None,
     cache_version: str | None = None,
+    votes: int | Votes = 1,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
 
@@ -177,6 +180,8 @@ def reward(
             another process either; it is pure then. Failures are not kept.
         cache_version: A text that changes with the function, in place of a look at its code: where
             what it uses can't be seen there, a model's file say.
+        votes: Calls a sample, made into one score, the median; or a `guerdon.Votes`. Timeout,
+            retries and limit are those of one call.
 
     Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
         that makes one.
@@ -225,6 +230,7 @@ def reward(
         pure=pure,
         cache=cache,
         cache_version=cache_version,
+        votes=votes,
     )
     return _decorate(function, options, "sample")
 

@@ -3,6 +3,7 @@ function whose requests need no Python."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
@@ -12,15 +13,16 @@ from guerdon import parse as parsers
 from guerdon._functions.cache_folder import Cache
 from guerdon._functions.conditions import RunIf
 from guerdon._functions.options import BATCH_WAIT, batching, flag
+from guerdon._functions.votes import Votes, votes_of, with_votes
 from guerdon._lanes.http import dialects
 from guerdon._lanes.http.body import ColumnValue, ColumnValues
+from guerdon._lanes.http.composite import CompositeReward, with_fallback
 from guerdon._lanes.http.fleet import checked_endpoints
 from guerdon._lanes.http.options import build, extra_body, name_of, non_empty_text
-from guerdon._lanes.http.reward import HttpReward
+from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon._lanes.http.server import Server, server_of
 from guerdon._lanes.http.template import Field
-from guerdon._lanes.http.votes import Votes, votes_of, with_votes
-from guerdon.errors import RegistrationError, with_known_options
+from guerdon.errors import GuerdonWarning, RegistrationError, with_known_options
 from guerdon.limits import Limit
 from guerdon.parse import Parse
 
@@ -48,6 +50,7 @@ def judge(
     stream: bool = False,
     body: Mapping[str, Any] | None = None,
     votes: int | Votes = 1,
+    fallback: object = None,
     api_key_env: str | None = None,
     keep_answers: bool = False,
     name: str = "judge",
@@ -108,6 +111,10 @@ def judge(
             once it stands there. The server writes no more then.
         body: More fields of the request's JSON; they override those above.
         votes: Requests a sample, made into one score, the median; or a `guerdon.Votes`.
+        fallback: A second judge, or another function of single samples, for the samples on which
+            this judge fails after its ``retries``, and for all while its circuit breaker is open.
+            It keeps its own prompt, parser and limit. ``result.extra["<name>/failed"]`` then has
+            the reason, and ``<name>/by`` the name of the second.
         api_key_env: Name of the environment variable that holds the API key.
         keep_answers: Keep what the judge said in `RewardBatch.extra`: ``<name>/answer``,
             ``/reasoning``, ``/finish_reason``, ``/request_id``, ``/model``, ``/prompt_tokens``,
@@ -199,7 +206,22 @@ def judge(
             f"reward function {name!r}: prompt={prompt!r}: it has no field, so all samples would be asked the same. Name the "
             "columns that the judge is to see, as in {completion}."
         )
-    return made if asked_votes.count == 1 else with_votes(made, judge, given, asked_votes)
+    if fallback is not None:
+        return CompositeReward((judge, given), with_fallback(made.spec, fallback, asked_votes.count))
+    if asked_votes.count == 1:
+        return made
+    if is_given(made, "pure", True):
+        raise RegistrationError(
+            f"reward function {name!r}: pure=True with votes={asked_votes.count}: votes are requests of their own, and none stands for another."
+        )
+    if temperature == 0:
+        warnings.warn(
+            f"reward function {name!r} asks for votes={asked_votes.count} at temperature 0, where a judge gives the same answer each time. Give "
+            "temperature=, such as 0.7, or None for the server's own.",
+            GuerdonWarning,
+            stacklevel=3,
+        )
+    return CompositeReward((judge, given), with_votes(made.spec, asked_votes))
 
 
 @partial(with_known_options, values=(Server, Limit))

@@ -1,7 +1,7 @@
-"""Several opinions: panels of judges, rubrics of several criteria, and comparisons in pairs.
+"""Several opinions: panels of functions, rubrics of several criteria, and comparisons in pairs.
 
-All of it runs on the http lane, without Python: each request takes a permit of its judge's limit,
-is tried again by itself, and is cancelled once it can't matter any more.
+Each call or request takes a permit of its function's limit, is tried again by itself, and is
+cancelled once it can't matter any more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from guerdon._functions.cache_folder import Cache, checked_cache
 from guerdon._functions.conditions import RunIf, checked_run_if
 from guerdon._functions.options import Options, flag
 from guerdon._functions.policy import checked_policy
+from guerdon._functions.signature import Wants
+from guerdon._functions.spec import Composition, FunctionSpec
+from guerdon._lanes.http.composite import CompositeReward, member_spec
 from guerdon._lanes.http.compound import CompoundPlan, CompoundReward, plan_of
 from guerdon._lanes.http.options import name_of, non_empty_text
-from guerdon._lanes.http.reward import HttpReward, is_given
+from guerdon._lanes.http.reward import HttpReward
 from guerdon._lanes.http.rubric import Rubric
 from guerdon._lanes.http.server import Server
 from guerdon._system.units import integer, number
@@ -54,14 +57,16 @@ def panel(
     cache: str | PathLike[str] | Cache | None = None,
     cache_version: str | None = None,
 ) -> HttpReward:
-    """Make a reward function out of several judges, all of which are asked about each sample.
+    """Make a reward function out of several others, all of which score each sample.
 
-    Each member keeps its own endpoint, key, limit, timeout, retries and parser. Each member's
-    reward is in ``result.extra["<panel>/<member>"]``, None where a member failed or abstained.
+    Each member keeps its own lane, timeout, retries and limit; a judge its endpoint, key and
+    parser. Each member's reward is in ``result.extra["<panel>/<member>"]``, None where a member
+    failed or abstained, and what it records in ``"<panel>/<member>/<field>"``.
 
     Args:
-        members: At least two, made by `guerdon.judge` or `guerdon.http_reward` (without
-            ``batch_size``), with different names.
+        members: At least two, with different names: what `guerdon.judge`, `guerdon.http_reward` and
+            `guerdon.reward` make, and `guerdon.StatefulReward` instances. Their calls are of one
+            sample alone: no ``batch_size``, ``finish_group`` or ``votes``.
         reduce: What becomes of their scores. ``"majority"`` is the most common score; a tie
             abstains.
         weights: One per member, above 0: for ``"median"``, ``"mean"`` and ``"majority"``.
@@ -70,7 +75,7 @@ def panel(
             weighs them by their weights alone.
         name: In metrics, files and messages; unique in a dispatcher.
         total_timeout: As for `guerdon.reward`, like the options below; members have none of them.
-        cache: Of what the panel gave, with all its members' opinions.
+        cache: Of what a panel of judges gave, with all its members' opinions.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.
@@ -89,12 +94,12 @@ def panel(
     wrong = f"reward function {name!r}: "
     members = members if isinstance(members, (list, tuple)) else ()
     if not 2 <= len(members) <= _MOST_MEMBERS:
-        raise RegistrationError(f"{wrong}members: expected a list of 2 to {_MOST_MEMBERS} judges.")
-    judges = [_member(name, member) for member in members]
-    names = [member.name for member in judges]
+        raise RegistrationError(f"{wrong}members: expected a list of 2 to {_MOST_MEMBERS} functions.")
+    specs = [member_spec(name, "panel", member) for member in members]
+    names = [spec.name for spec in specs]
     for each in names:
         if names.count(each) > 1:
-            raise RegistrationError(f"{wrong}two members are called {each!r}. Give each judge a name= of its own.")
+            raise RegistrationError(f"{wrong}two members are called {each!r}. Give each a name= of its own.")
     if reduce not in _REDUCTIONS:
         raise RegistrationError(f"{wrong}reduce={reduce!r}: expected one of {', '.join(map(repr, _REDUCTIONS))}.")
     needed = integer(len(members) if min_members is None else min_members)
@@ -103,23 +108,35 @@ def panel(
             f"{wrong}min_members={min_members!r}: expected a whole number from 1 to {len(members)}."
         )
     folder, _ = checked_cache(name, cache, cache_version, pure=None)
-    plan = CompoundPlan.of(
+    local = next((spec.name for spec in specs if spec.lane != "http"), None)
+    if folder is not None and local is not None:
+        raise RegistrationError(f"{wrong}cache= is for panels of judges, and the member {local!r} is none.")
+    composition = Composition(
         "panel",
-        [(member.name, member) for member in judges],
+        tuple(names),
+        tuple(spec.as_member_of(name, f"{name}/{spec.name}") for spec in specs),
         reduce=reduce,
-        weights=_weights(name, reduce, weights, len(members)),
         needed=needed,
+        weights=tuple(_weights(name, reduce, weights, len(members))),
     )
     options = Options(name=name, total_timeout=total_timeout, on_failure=on_failure, max_failure_rate=max_failure_rate)
-    return CompoundReward(
+    return CompositeReward(
         (panel, given),
-        name,
-        plan,
-        checked_policy(name, options, "sample"),
-        columns=[column for member in judges for column in member.spec.wants.required],
-        run_if=checked_run_if(name, run_if, otherwise),
-        pure=folder is not None,
-        cache=folder,
+        FunctionSpec(
+            name=name,
+            item=None,
+            target=panel,
+            lane="compose",
+            shape="sample",
+            policy=checked_policy(name, options, "sample"),
+            wants=Wants(required=tuple(dict.fromkeys(column for spec in specs for column in spec.wants.required))),
+            is_async=True,
+            decorated=True,
+            run_if=checked_run_if(name, run_if, otherwise),
+            pure=folder is not None,
+            cache=folder,
+            composition=composition,
+        ),
     )
 
 
@@ -323,43 +340,6 @@ def _criteria(name: str, given: object) -> dict[str, str]:
 def _column_of(field: str) -> str:
     """The column of a field that says which of two samples is meant."""
     return field[:-2] if field.endswith(("_a", "_b")) else field
-
-
-def _member(panel: str, member: object) -> HttpReward:
-    """A judge that can be in a panel."""
-    wrong = f"reward function {panel!r}: "
-    if not isinstance(member, HttpReward):
-        raise RegistrationError(
-            f"{wrong}{member!r} is no judge: expected what guerdon.judge or guerdon.http_reward makes."
-        )
-    spec = member.spec
-    if spec.compound is not None:
-        raise RegistrationError(
-            f"{wrong}the member {spec.name!r} makes several requests itself: a panel takes plain judges."
-        )
-    if is_given(member, "pure", True):
-        raise RegistrationError(f"{wrong}the member {spec.name!r} has pure=True, which is for judges by themselves.")
-    if spec.cache is not None:
-        raise RegistrationError(f"{wrong}the member {spec.name!r} has a cache=. Give it to the panel instead.")
-    if spec.batch_size is not None:
-        raise RegistrationError(
-            f"{wrong}the member {spec.name!r} has a batch_size: a panel asks about one sample at a time."
-        )
-    policy = spec.policy
-    for option, value, usual in (
-        ("total_timeout", policy.total_timeout, None),
-        ("on_failure", policy.on_failure, "nan"),
-        ("max_failure_rate", policy.max_failure_rate, None),
-        ("run_if", spec.run_if, None),
-    ):
-        if value != usual:
-            raise RegistrationError(f"{wrong}the member {spec.name!r} has a {option}: give it to the panel.")
-    if policy.limit is not None and callable(policy.limit.tokens):
-        raise RegistrationError(
-            f"{wrong}the member {spec.name!r} counts tokens with a function, which a panel does not support: give "
-            "Limit(tokens=) a number."
-        )
-    return member
 
 
 def _weights(name: str, reduce: str, weights: object, members: int) -> list[float]:

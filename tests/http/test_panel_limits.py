@@ -85,11 +85,15 @@ def test_a_request_with_more_tokens_than_a_minute_allows_fails_at_once(kind: str
     )
 
 
-def test_a_member_that_counts_by_a_function_is_refused() -> None:
-    ask = {"base_url": "http://127.0.0.1:9/v1", "prompt": "{completion}", **ASK}
-    counts = judge(name="b", limit=Limit(tpm=100, tokens=len), **ask)
-    with pytest.raises(RegistrationError, match=re.escape("'b' counts tokens with a function")):
-        panel([judge(name="a", **ask), counts])
+def test_a_member_counts_the_tokens_of_its_requests() -> None:
+    limit = Limit(tpm=60_000, tokens=lambda completion: float(completion))
+    with serving(fitting) as server:
+        ask = {"base_url": server.url, "prompt": "{completion}", **ASK}
+        both = panel([judge(name="a", **ask), judge(name="b", limit=limit, **ask)], min_members=1)
+        with Dispatcher([both]) as dispatcher:
+            result = dispatcher.score(completions=["60001", "5"])
+    assert result.rewards.ravel().tolist() == [5.0, 5.0]
+    assert result.extra["panel/b"] == [None, 5.0]
 
 
 class CountsRequests:
@@ -135,7 +139,9 @@ def test_members_that_disagree_about_a_key_are_refused() -> None:
     ask = {"base_url": "http://127.0.0.1:9/v1", "prompt": "{completion}", **ASK}
     one = judge(name="one", limit=Limit(rpm=10, key="disagree"), **ask)
     two = judge(name="two", limit=Limit(rpm=20, key="disagree"), **ask)
-    with pytest.raises(RegistrationError, match=r"'one' and 'two' give different limits for the key 'disagree'"):
+    with pytest.raises(
+        RegistrationError, match=r"'panel/one' and 'panel/two' give different limits for the key 'disagree'"
+    ):
         Dispatcher([panel([one, two])])
     with pytest.raises(RegistrationError, match="different limits for the key"):
         Dispatcher([panel([one, judge(name="three", **ask)]), two])

@@ -265,6 +265,8 @@ def test_a_config_says_all_to_the_engine() -> None:
         "limit": (None, None, None, None),
         "http": None,
         "compound": None,
+        "compose": None,
+        "member_of": None,
         "run_if": None,
         "pure": False,
         "cache": None,

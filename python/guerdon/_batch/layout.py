@@ -115,6 +115,9 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
     names, by_position = _arrange(spec.wants, available)
     if spec.text_fields is not None:
         return Route(consumer, available, names, [], (), [], None, counted)
+    if spec.composition is not None and not spec.pure:
+        # Its members get the values.
+        return Route(consumer, available, (), [], (), [], FunctionColumns((), []), None)
     _refuse_odd(spec.name, names)
 
     def place(source: Source) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from guerdon._functions.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec, with_members
 from guerdon._system.cpu_count import allowed_cores, on_cores, warn_if_bound
 from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
 
@@ -70,7 +70,7 @@ class EngineHandle:
     ) -> None:
         _refuse_to_run_without_the_gil()
         self._specs = tuple(specs)
-        self._run_specs = self._specs if run_specs is None else tuple(run_specs)
+        self._run_specs = with_members(specs) if run_specs is None else tuple(run_specs)
         self._workers = workers
         self._recycle = recycle
         self._worker_env = worker_env or {}
@@ -118,14 +118,14 @@ class EngineHandle:
 
     def worker_setup(self) -> WorkerSetup:
         """Returns the settings that workers are started with."""
-        return _worker_setup(self._specs, self._worker_env)
+        return _worker_setup(self._run_specs, self._worker_env)
 
     def dump(self, timeout: float) -> Dump:
         """Returns a dump of the engine; takes no lock and starts nothing."""
         # Loaded with the engine: a signal handler imports nothing.
         from guerdon._insight.dump import take
 
-        return take(self._engine, self._supervisor, self._specs, timeout)
+        return take(self._engine, self._supervisor, with_members(self._specs), timeout)
 
     def get(self) -> Engine:
         """The engine, started if need be.
@@ -143,7 +143,7 @@ class EngineHandle:
                 _refuse_child_import()
                 from guerdon._insight.monitor.settings import Monitor  # not by `import guerdon`
 
-                monitor = Monitor(self._specs, self._metrics_port)
+                monitor = Monitor(with_members(self._specs), self._metrics_port)
                 cores = self._cores | allowed_cores()
                 warn_if_bound(cores)
                 with on_cores(cores):
@@ -277,7 +277,11 @@ def _start(
     from guerdon import _native
     from guerdon._lanes.thread_supervisor import start_lanes
 
-    positions = {spec.name: position for position, spec in enumerate(specs)}
+    positions = {spec.name: position for position, spec in enumerate(specs) if spec.member_of is None}
+    members: dict[str, list[int]] = {}
+    for position, spec in enumerate(specs):
+        if spec.member_of is not None:
+            members.setdefault(spec.member_of, []).append(position)
     cap = None if max_cost is None else _cap(specs, max_cost)
     caches: Mapping[str, tuple[OutcomeStore, bytes]] = {}
     if any(spec.cache is not None for spec in specs):
@@ -285,7 +289,16 @@ def _start(
 
         caches = open_caches(specs)
     has_nodes = make_cluster is not None and any(spec.leaves_process for spec in specs)
-    configs = [spec.config(positions, cap, caches.get(spec.name), has_nodes=has_nodes) for spec in specs]
+    configs = [
+        spec.config(
+            positions,
+            cap,
+            None if spec.cache is None else caches.get(spec.name),
+            members=members.get(spec.name, ()) if spec.member_of is None else (),
+            has_nodes=has_nodes,
+        )
+        for spec in specs
+    ]
     setup = _worker_setup(specs, worker_env)
     traced = None
     if trace is not None:

@@ -138,6 +138,10 @@ def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec]
             if any(new[id(member.spec)] is not member.spec for member in members):
                 members = tuple(replace(member, spec=new[id(member.spec)]) for member in members)
                 spec = replace(spec, compound=replace(compound, members=members))
+        if spec.composition is not None:
+            new_members = tuple(changed(member) for member in spec.composition.members)
+            if new_members != spec.composition.members:
+                spec = replace(spec, composition=replace(spec.composition, members=new_members))
         limit = change(spec)
         if limit is spec.policy.limit:
             return spec
@@ -148,6 +152,8 @@ def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec]
 
 def _that_ask(spec: FunctionSpec) -> Iterable[FunctionSpec]:
     """Whose limits hold for a function's calls: its own, or those of its members."""
+    if spec.composition is not None:
+        return spec.called
     members = getattr(spec.compound, "members", ())
     return dict.fromkeys(member.spec for member in members) if members else (spec,)
 

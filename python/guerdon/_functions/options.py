@@ -17,7 +17,7 @@ from guerdon.limits import Limit
 
 __all__ = ["LANES", "Isolation", "Lane", "Node", "OnFailure", "Options"]
 
-Lane = Literal["process", "thread", "asyncio", "http", "native", "code"]
+Lane = Literal["process", "thread", "asyncio", "http", "native", "code", "compose"]
 Isolation = Literal["worker", "call"]
 Node = Literal["any"]
 OnFailure = Literal["nan", "abstain", "raise"] | float
@@ -57,6 +57,7 @@ class Options:
     pure: bool | None = None
     cache: object = None
     cache_version: object = None
+    votes: object = 1
 
 
 def _wrong(function: str, option: str, value: object, expected: str) -> RegistrationError:

@@ -17,6 +17,7 @@ from guerdon._functions.callables import find_attribute
 from guerdon._functions.options import Options
 from guerdon._functions.spec import FunctionSpec, Shape
 from guerdon._functions.stateful import StatefulReward
+from guerdon._functions.votes import votes_of, with_votes
 from guerdon.errors import RegistrationError
 
 __all__ = ["RewardFunction"]
@@ -43,7 +44,9 @@ class RewardFunction(Generic[P, R]):
                 f"reward function {function.name!r} is decorated already: give all options in one place. To give a "
                 f"library's function other ones, take the plain function: reward({function.name}.__wrapped__, …)."
             )
-        self.spec: FunctionSpec = build(function, options, shape, decorated=True)
+        spec = build(function, options, shape, decorated=True)
+        votes = votes_of(spec.name, options.votes)
+        self.spec: FunctionSpec = spec if votes.count == 1 else with_votes(spec, votes)
         self.options = options
         functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]  # a StatefulReward instance is no callable
         if not isinstance(getattr(self, "__name__", None), str):

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from guerdon._functions import options
 from guerdon._functions.cache_folder import CacheFolder
@@ -26,7 +26,49 @@ if TYPE_CHECKING:
     from guerdon._functions.lane_plan import CompoundCalls, EndpointList, KernelCalls, RequestPlan, TextField
     from guerdon._native import OutcomeStore, SpendingCap
 
-__all__ = ["FunctionSpec", "Lane", "Shape", "Wants"]
+__all__ = ["Composition", "FunctionSpec", "Lane", "Shape", "Wants", "with_members"]
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """How a function's calls become calls of other functions, its members, on any lane.
+
+    Attributes:
+        kind: ``"votes"`` of one member, a ``"panel"`` of several, or a ``"fallback"`` of two, the
+            second of which is called where the first failed.
+        names: Those of the members, as ``result.extra`` calls them.
+        members: They have no place in results, and follow all functions that do.
+        reduce: What becomes of their scores.
+        needed: How many scores there must be.
+        weights: One per member; empty: all count the same.
+        min_agreement: Abstain where the most common score has a smaller share of them.
+        votes: Calls of the only member at most; None of a panel.
+    """
+
+    kind: Literal["votes", "panel", "fallback"]
+    names: tuple[str, ...]
+    members: tuple[FunctionSpec, ...]
+    reduce: str
+    needed: int
+    weights: tuple[float, ...] = ()
+    min_agreement: float | None = None
+    votes: int | None = None
+
+    def native(self, positions: Sequence[int]) -> dict[str, Any]:
+        """Returns the form for the engine, which has its members at these positions."""
+        return {
+            "kind": self.kind,
+            "members": list(zip(self.names, positions, strict=True)),
+            "votes": self.votes,
+            "reduce": self.reduce,
+            "weights": list(self.weights),
+            "needed": self.needed,
+            "min_agreement": self.min_agreement,
+        }
+
+    def identity(self) -> tuple[object, ...]:
+        """Everything beside its members that decides a score."""
+        return self.kind, self.names, self.reduce, self.needed, self.weights, self.min_agreement, self.votes
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +99,9 @@ class FunctionSpec:
         pure: Identical calls in flight are made once.
         cache: Where its outcomes are kept for later; it is pure then.
         compound: How its calls become several requests, or whose requests fill its cells.
+        composition: How its calls become calls of members (compose lane).
+        member_of: The function that calls it, of a member; it has no place in results.
+        has_fallback: Whether another member is called where it fails.
         kernel: What scores (native lane).
         factory: The call that made it, of a function that comes with Guerdon.
     """
@@ -83,6 +128,9 @@ class FunctionSpec:
     pure: bool = False
     cache: CacheFolder | None = None
     compound: CompoundCalls | None = None
+    composition: Composition | None = None
+    member_of: str | None = None
+    has_fallback: bool = False
     kernel: KernelCalls | None = None
     factory: Factory | None = None
 
@@ -99,25 +147,29 @@ class FunctionSpec:
         return self.in_workers or self.node is not None
 
     @property
+    def called(self) -> tuple[FunctionSpec, ...]:
+        """The functions that its calls run: its members, or itself."""
+        return (self,) if self.composition is None else self.composition.members
+
+    @property
     def plans(self) -> tuple[RequestPlan, ...]:
         """The plans of its requests, on the http lane: one for each kind of request that its calls
         make."""
+        if self.composition is not None:
+            return tuple(plan for member in self.called for plan in member.plans)
         members = getattr(self.compound, "members", None)
         if members is not None:
             return tuple(member.plan for member in members)
         return () if self.http is None else (self.http,)
 
     @property
-    def fleets(self) -> dict[str, tuple[int, EndpointList]]:
-        """The endpoints that it sends requests to, by the name of its member, with that one's
-        place; "" is the name where there is but one."""
+    def fleet(self) -> EndpointList | None:
+        """The endpoints that its own requests go to."""
         if getattr(self.compound, "leader", None) is not None:
-            return {}  # another function sends its requests
+            return None  # another function sends its requests
         members = getattr(self.compound, "members", ())
-        if getattr(self.compound, "kind", "") == "panel":
-            return {member.name: (place, member.plan.fleet) for place, member in enumerate(members)}
         plan: RequestPlan | None = members[0].plan if members else self.http
-        return {} if plan is None else {"": (0, plan.fleet)}
+        return None if plan is None else plan.fleet
 
     @property
     def uses_tokens(self) -> bool:
@@ -127,7 +179,7 @@ class FunctionSpec:
     @property
     def is_engine_made(self) -> bool:
         """Returns whether it comes with its lane, and is not a function of the user's."""
-        return self.lane in ("http", "native", "code")
+        return self.lane in ("http", "native", "code", "compose")
 
     @property
     def text_fields(self) -> tuple[TextField, ...] | None:
@@ -139,6 +191,19 @@ class FunctionSpec:
         if self.compound is not None:
             return self.compound.fields
         return () if self.http is None else self.http.fields
+
+    def as_member_of(self, owner: str, name: str) -> FunctionSpec:
+        """The function as a member of another, under this name: what is said of samples, rather
+        than of calls, is the owner's."""
+        policy = replace(self.policy, total_timeout=None, on_failure="nan", max_failure_rate=None)
+        return replace(self, name=name, member_of=owner, policy=policy, run_if=None, pure=False, cache=None)
+
+    def composed(self, composition: Composition) -> FunctionSpec:
+        """The function, its calls being those of members: what is said of calls is theirs."""
+        policy = replace(self.policy, retries=0, limit=None)
+        return replace(
+            self, lane="compose", composition=composition, policy=policy, http=None, loop=None, node=None, pinned=False
+        )
 
     def recipe(self) -> dict[str, Any]:
         """Returns the recipe for calls on the function's lane; plain values only."""
@@ -175,14 +240,16 @@ class FunctionSpec:
         dispatchers_cap: SpendingCap | None = None,
         cache: tuple[OutcomeStore, bytes] | None = None,
         *,
+        members: Sequence[int] = (),
         has_nodes: bool = False,
     ) -> dict[str, Any]:
         """The function's configuration for the engine.
 
         Args:
-            positions: Of the functions in their list, by name: for gates and rubrics.
+            positions: Of the functions in their list, by name: for gates, rubrics and members.
             dispatchers_cap: What all functions of its dispatcher may spend together.
             cache: Its cache folder, opened, and its version.
+            members: Positions of its members.
             has_nodes: Whether the engine has nodes.
         """
         from guerdon.limits import native
@@ -200,6 +267,9 @@ class FunctionSpec:
             "limit": None if compound is not None else native(policy.limit, self.lane),
             "http": None if http is None else http.config(self.name, tariff=self.tariff(dispatchers_cap)),
             "compound": None if compound is None else compound.native(self.name, positions or {}, dispatchers_cap),
+            "compose": None if self.composition is None else self.composition.native(members),
+            "member_of": None if self.member_of is None else (positions or {})[self.member_of],
+            "has_fallback": self.has_fallback,
             "run_if": None if self.run_if is None else self.run_if.native(positions or {}),
             "pure": self.pure,
             "cache": cache,
@@ -239,3 +309,9 @@ class FunctionSpec:
         """Returns whether one call may hold samples of several batches; records would belong to
         none."""
         return not self.wants.records
+
+
+def with_members(specs: Iterable[FunctionSpec]) -> tuple[FunctionSpec, ...]:
+    """The functions as the engine has them: those with a place in results, then their members."""
+    specs = tuple(specs)
+    return (*specs, *(member for spec in specs if spec.composition is not None for member in spec.called))

@@ -140,18 +140,19 @@ class Dump(Sequence[InFlight]):
 def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[FunctionSpec], timeout: float) -> Dump:
     """A dump of this engine; of none an empty one."""
     if engine is None:
-        return Dump((), {spec.name: 0 for spec in specs}, ())
+        return Dump((), {spec.name: 0 for spec in specs if spec.member_of is None}, ())
     calls = _here(engine, supervisor, specs)
     for one in engine.in_flight_elsewhere(timeout):
         worker = one.worker if one.node is None else _place(one.node)
         calls.append(_call(specs, one, worker, _from_text(one.stack), one.no_stack))
-    waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
+    owners = {spec.name: spec.member_of or spec.name for spec in specs}
+    visible = (spec.name for spec in specs if spec.member_of is None)
+    waiting = dict(zip(visible, engine.open_cells(), strict=True))
     for call in calls:
-        waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
+        owner = owners[call.function]
+        waiting[owner] = max(0, waiting[owner] - len(call.samples))
     fleets = {
-        f"{spec.name}/{member}" if member else spec.name: endpoints_of(engine, (index, place), fleet)
-        for index, spec in enumerate(specs)
-        for member, (place, fleet) in spec.fleets.items()
+        spec.name: endpoints_of(engine, index, spec.fleet) for index, spec in enumerate(specs) if spec.fleet is not None
     }
     several = {name: each for name, each in fleets.items() if len(each) > 1}
     nodes = {node.name: (node.state, node.calls) for node in engine.nodes()}

@@ -47,8 +47,8 @@ class Endpoint:
         )
 
 
-def endpoints_of(engine: Engine | None, place: tuple[int, int], fleet: EndpointList) -> list[Endpoint]:
-    """The endpoints of one function's member in an engine; without one as they were configured."""
+def endpoints_of(engine: Engine | None, function: int, fleet: EndpointList) -> list[Endpoint]:
+    """The endpoints of one function in an engine; without one as they were configured."""
     if engine is None:
         return [Endpoint(fleet.shown(url), weight) for url, weight in fleet.endpoints]
     return [
@@ -62,5 +62,5 @@ def endpoints_of(engine: Engine | None, place: tuple[int, int], fleet: EndpointL
             failed=one.failed,
             p50_s=one.p50_s,
         )
-        for one in engine.endpoints(*place)
+        for one in engine.endpoints(function)
     ]

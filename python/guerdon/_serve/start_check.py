@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from guerdon._functions import functions_check
+from guerdon._functions.spec import with_members
 from guerdon._lanes.remote.ray.options import Ray
 from guerdon._system.worker_environment import given_to
 
@@ -26,7 +27,7 @@ class StartCheck:
         self._engine = dispatcher._engine
         # They run on the nodes, each of which has checked them, and maybe not here.
         self._checked_by_nodes = isinstance(dispatcher._options["cluster"], Ray)
-        self._specs = [spec for spec in dispatcher._specs if spec.in_workers]
+        self._specs = [spec for spec in with_members(dispatcher._specs) if spec.in_workers]
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._lock = threading.Lock()

@@ -22,6 +22,7 @@ from guerdon._engine import dispatcher_options
 from guerdon._engine.handle import EngineHandle
 from guerdon._functions.callables import is_reward_model
 from guerdon._functions.function_list import checked_items, spread
+from guerdon._functions.spec import with_members
 from guerdon._insight.monitor.address import checked as checked_address
 from guerdon.dispatcher.cluster_option import checked_cluster, with_limits, workers_and_cluster
 from guerdon.dispatcher.functions import checked_specs
@@ -167,15 +168,15 @@ class Dispatcher(ScoringMethods):
         self._items = items
         self._specs = with_limits(self._options["cluster"], checked_specs(items, max_cost))
         workers_now, own_workers, make_cluster = workers_and_cluster(
-            self._options["workers"], self._options["cluster"], self._specs
+            self._options["workers"], self._options["cluster"], with_members(self._specs)
         )
-        run_specs = self._specs
+        run_specs = with_members(self._specs)
         self._debugger: Debugger | None = None
         if debug:
             from guerdon._batch.debugger import Debugger  # loads asyncio
 
             self._debugger = Debugger()
-            run_specs = self._debugger.specs(self._specs)
+            run_specs = self._debugger.specs(run_specs)
         self.workers: int = workers_now
         pairs = zip(self.reward_weights, items, strict=True)
         ours = tuple(weight for weight, item in pairs if not is_reward_model(item))

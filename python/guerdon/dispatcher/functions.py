@@ -13,7 +13,7 @@ from guerdon._functions.function_list import (
     refuse_repeated_names,
 )
 from guerdon._functions.serialization.serialized_functions import check_serializable
-from guerdon._functions.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec, with_members
 from guerdon.errors import RegistrationError
 
 __all__ = ["checked_specs"]
@@ -36,7 +36,7 @@ def checked_specs(items: Iterable[object], max_cost: float | None) -> tuple[Func
             "give the list to the trainer as it is. If a function is meant, pass it itself, not its name."
         )
     refuse_repeated_names(specs)
-    refuse_loops_of_two_kinds(specs)
+    refuse_loops_of_two_kinds(with_members(specs))
     refuse_impossible_conditions(specs)
     if max_cost is not None and not any(plan.cost.price for spec in specs for plan in spec.plans):
         raise RegistrationError(f"max_cost={max_cost!r}: none of the functions has a price=, by which it is counted.")
@@ -44,8 +44,9 @@ def checked_specs(items: Iterable[object], max_cost: float | None) -> tuple[Func
         from guerdon._functions.cache.folders import check_folders  # not by `import guerdon`
 
         check_folders(specs)
-    for spec in specs:
+    for spec in with_members(specs):
         check_serializable(spec)
+    for spec in specs:
         for plan in spec.plans:
             plan.secret.read(spec.name)
     return specs

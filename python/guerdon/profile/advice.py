@@ -63,7 +63,7 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     if spec.lane == "code":
         return "code", "programs run in processes of their own, behind fences"
     if spec.is_engine_made:
-        what = "requests are made" if spec.lane == "http" else "kernels are run"
+        what = {"http": "requests are made", "native": "kernels are run"}.get(spec.lane, "calls of members are made")
         return spec.lane, f"{what} by the engine, without Python"
     if spec.factory is not None:
         return spec.lane, "it comes with its lane"
@@ -136,7 +136,7 @@ def _decorator(spec: FunctionSpec, lane: str, timeout: float | None, *, independ
         return None  # a code reward's timeout is its program's
     if spec.factory is not None and lane != "http":
         return spec.factory.call(timeout=timeout)
-    if lane in ("http", "native"):
+    if lane in ("http", "native", "compose"):
         return f"timeout={timeout:g}"
     options = {"lane": repr(lane).replace("'", '"')}
     if timeout is not None:

@@ -86,7 +86,7 @@ def check_judge(
         if (refusal := unreachable(leader)) is not None:
             raise NoAnswerError(refusal)
         chosen = rows.take(range(min(wanted, len(rows))))
-        if leader.compound is None:
+        if leader.compound is None and leader.composition is None:
             # The first time with few requests at once, to learn what more of them cost.
             with _dispatcher([_few_at_once(spec) for spec in plain], cap) as slowly:
                 first = _first_scores(slowly, leader, replace(chosen, num_generations=1), batch_timeout)
@@ -149,6 +149,9 @@ def _plain(spec: FunctionSpec) -> FunctionSpec:
     if isinstance(compound, CompoundPlan):
         without = {each.spec: _without_retries(each.spec) for each in compound.members}
         compound = replace(compound, members=tuple(replace(each, spec=without[each.spec]) for each in compound.members))
+    if spec.composition is not None:
+        members = tuple(_without_retries(member) for member in spec.composition.members)
+        spec = replace(spec, composition=replace(spec.composition, members=members))
     spec = _without_retries(spec)
     policy = replace(spec.policy, on_failure="nan", max_failure_rate=1.0)
     return replace(spec, run_if=None, cache=None, pure=False, compound=compound, policy=policy)

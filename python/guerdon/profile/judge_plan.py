@@ -50,6 +50,8 @@ class JudgePlan:
 def is_judge(spec: FunctionSpec) -> bool:
     """Returns whether a model is asked; reward services are no judges."""
     made = getattr(spec.item, "_made", None)
+    if spec.composition is not None:
+        return any(is_judge(member) for member in spec.called)
     return spec.lane == "http" and (made is None or getattr(made[0], "__name__", "") != "http_reward")
 
 
@@ -83,10 +85,10 @@ def plan_judge(spec: FunctionSpec, rows: SampleRows, samples: int, max_cost: flo
 
 def _requests(spec: FunctionSpec) -> int:
     """Requests of one call, or of one comparison."""
-    compound = spec.compound
-    if not isinstance(compound, CompoundPlan) or compound.kind in ("rubric", "pairwise"):
-        return 1
-    return int(compound.settings.get("votes") or len(compound.members))
+    composition, compound = spec.composition, spec.compound
+    if composition is not None:
+        return composition.votes or sum(member.lane == "http" for member in composition.members)
+    return len(compound.members) if isinstance(compound, CompoundPlan) and compound.kind == "criteria" else 1
 
 
 def _cost(spec: FunctionSpec, rows: SampleRows, requests: int) -> float | None:

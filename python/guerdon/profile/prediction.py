@@ -25,7 +25,15 @@ __all__ = ["FunctionTimes", "predict", "predicted_step", "times_for"]
 _THREADS: Final = 8
 _IN_WORKERS: Final = ("process", "code")
 # The engine's own time for a call, and for a batch.
-_PER_CALL_S: Final = {"process": 3e-6, "code": 3e-6, "thread": 1e-6, "asyncio": 3e-6, "http": 60e-6, "native": 1e-6}
+_PER_CALL_S: Final = {
+    "process": 3e-6,
+    "code": 3e-6,
+    "thread": 1e-6,
+    "asyncio": 3e-6,
+    "http": 60e-6,
+    "native": 1e-6,
+    "compose": 120e-6,
+}
 _PER_BATCH_S: Final = 0.002
 _MOST_WORKERS: Final = 64
 _GOOD_ENOUGH: Final = 1.1

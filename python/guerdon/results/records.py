@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,13 +40,13 @@ def decode(
     columns: dict[str, list[Any]] = {}
     width = {"sample": 1, "group": num_generations}.get(shape, samples)
     for first, gathered, blob in blobs:
-        for kind, *item in json.loads(blob):
+        for path, kind, *item in _items(name, json.loads(blob)):
             if kind == "metric":
                 if isinstance(item[1], (bool, int, float)):
                     recorded.metrics.append((str(item[0]), float(item[1])))
             elif kind == "fields":
                 for key, value in item[0].items():
-                    _column(columns, f"{name}/{key}", samples)[first] = value
+                    _column(columns, f"{path}/{key}", samples)[first] = value
             elif shape == "batch":
                 recorded.extra.append((str(item[0]), item[1] if isinstance(item[1], list) else [item[1]]))
             else:
@@ -55,6 +55,15 @@ def decode(
         _column(columns, f"{name}/{key}", samples)[sample] = value
     recorded.extra.extend(columns.items())
     return recorded
+
+
+def _items(path: str, items: Iterable[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """The items of a record, each with the function that recorded it: `path`, or a member of it."""
+    for kind, *item in items:
+        if kind == "member":
+            yield from _items(f"{path}/{item[0]}", item[1])
+        else:
+            yield path, kind, *item
 
 
 def _column(columns: dict[str, list[Any]], name: str, samples: int) -> list[Any]:

@@ -92,8 +92,9 @@ impl PyAgent {
                 LaneKind::Thread => THREAD,
                 LaneKind::Asyncio => ASYNCIO,
                 LaneKind::Process => PROCESS,
-                LaneKind::Http | LaneKind::Native => {
-                    return Err(PyValueError::new_err("judges and kernels are called by the driver, not by agents"));
+                LaneKind::Http | LaneKind::Native | LaneKind::Compose => {
+                    let why = "judges, kernels and panels are called by the driver, not by agents";
+                    return Err(PyValueError::new_err(why));
                 }
             };
             Ok(Function { lane, ..config.function.clone() })

@@ -1,10 +1,7 @@
 //! `CompoundConfig`: a function whose calls are several requests, as Python says it.
 
 use guerdon_core::function::Policy;
-use guerdon_http::{
-    CaseRules, Compound, CompoundFunction, CompoundMember, Outputs, Pairwise, PairwiseScore, Reduce, Reduction,
-    Schedule,
-};
+use guerdon_http::{CaseRules, Compound, CompoundFunction, CompoundMember, Outputs, Pairwise, PairwiseScore, Schedule};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -48,25 +45,6 @@ pub fn outputs_match(expected: &str, printed: &str, rule: &str) -> PyResult<bool
     Ok(word::<Outputs>(rule)?.matches(expected, printed))
 }
 
-/// Settings of votes and panels.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct ReductionArg {
-    reduce: Word<Reduce>,
-    #[pyo3(default)]
-    weights: Vec<f64>,
-    needed: usize,
-    #[pyo3(default)]
-    min_agreement: Option<f64>,
-}
-
-impl From<ReductionArg> for Reduction {
-    fn from(given: ReductionArg) -> Self {
-        let ReductionArg { reduce, weights, needed, min_agreement } = given;
-        Self { reduce: reduce.0, weights, needed, min_agreement }
-    }
-}
-
 /// Settings of comparisons.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -97,10 +75,7 @@ impl CompoundConfig {
         rules: Vec<RulesArg>,
         settings: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let reduction = || settings.extract::<ReductionArg>().map(Reduction::from);
         let kind = match kind {
-            "votes" => Compound::Votes(settings.get_item("votes")?.extract()?, reduction()?),
-            "panel" => Compound::Panel(reduction()?),
             "criteria" => Compound::Criteria,
             "rubric" => Compound::Rubric(settings.get_item("columns")?.extract()?),
             "pairwise" => {

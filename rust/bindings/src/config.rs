@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use guerdon_cache::OutcomeStore;
+use guerdon_core::compose::Composite;
 use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_http::{CompoundSpec, HttpFunction};
@@ -12,6 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::cache::PyOutcomeStore;
+use crate::compose::CompositeArg;
 use crate::compound::CompoundConfig;
 use crate::http::HttpConfig;
 use crate::kernel::PyKernel;
@@ -34,6 +36,8 @@ pub struct FunctionConfig {
     pub http: Option<HttpFunction>,
     /// Several requests of each call, there.
     pub compound: Option<CompoundSpec>,
+    /// Calls of members that each call makes, on the compose lane.
+    pub compose: Option<Composite>,
     /// Kernel that scores, on the native lane.
     pub kernel: Option<Arc<dyn Kernel>>,
     /// For the thread and asyncio lanes: nodes may run it, where the engine has some.
@@ -69,6 +73,9 @@ struct FunctionArg<'py> {
     cache: Option<(PyRef<'py, PyOutcomeStore>, [u8; 32])>,
     http: Option<PyRef<'py, HttpConfig>>,
     compound: Option<CompoundArg<'py>>,
+    compose: Option<CompositeArg>,
+    member_of: Option<usize>,
+    has_fallback: bool,
     kernel: Option<PyRef<'py, PyKernel>>,
     anywhere: bool,
 }
@@ -125,6 +132,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
             let conditions = conditions.into_iter().map(condition).collect();
             Arc::new(RunIf { conditions, otherwise: otherwise.unwrap_or(f32::NAN) })
         });
+        let compose = given.compose.map(CompositeArg::composite);
         let store = given.cache.as_ref().map(|(folder, _)| folder.store.clone());
         let cache = given.cache.map(|(folder, version)| CachePolicy { store: folder.store.clone(), version });
         let function = Function {
@@ -135,6 +143,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
             run_if,
             pure: given.pure,
             cache,
+            member_of: given.member_of,
+            member_calls: compose.as_ref().map_or(0, Composite::calls),
+            has_fallback: given.has_fallback,
             pinned: given.pinned,
             isolated: given.isolation == "call",
             lane: lane.index(),
@@ -154,6 +165,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
             event_loop: given.event_loop,
             http: given.http.map(|http| http.function.clone()),
             compound,
+            compose,
             kernel: given.kernel.map(|kernel| kernel.kernel.clone()),
             anywhere: given.anywhere,
         })

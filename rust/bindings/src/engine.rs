@@ -296,23 +296,17 @@ impl Engine {
         Ok(self.parts()?.remote.as_ref().map(nodes::snapshots).unwrap_or_default())
     }
 
-    /// The endpoints of a function's member; none of one that sends no requests.
-    fn endpoints(&self, function: usize, member: usize) -> PyResult<Vec<PyEndpointSnapshot>> {
-        Ok(in_flight::endpoints(&self.parts()?.http, function, member))
+    /// The endpoints of a function; none of one that sends no requests.
+    fn endpoints(&self, function: usize) -> PyResult<Vec<PyEndpointSnapshot>> {
+        Ok(in_flight::endpoints(&self.parts()?.http, function))
     }
 
-    /// Replaces the endpoints of a function's member, each with its weight.
-    fn set_endpoints(
-        &self,
-        py: Python<'_>,
-        function: usize,
-        member: usize,
-        endpoints: Vec<(String, f64)>,
-    ) -> PyResult<()> {
+    /// Replaces the endpoints of a function, each with its weight.
+    fn set_endpoints(&self, py: Python<'_>, function: usize, endpoints: Vec<(String, f64)>) -> PyResult<()> {
         let (http, runtime) = (self.parts()?.http.clone(), self.runtime.clone());
         let set = gil::detached(py, move || {
             let _inside = runtime.enter(); // pools of new endpoints are made in it
-            http.set_endpoints(function, member, endpoints)
+            http.set_endpoints(function, endpoints)
         });
         set.map_err(|error| PyValueError::new_err(error.to_string()))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use guerdon_cache::OutcomeStore;
 use guerdon_core::clock::Clock;
+use guerdon_core::compose::ComposeLane;
 use guerdon_core::dependents;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
@@ -91,7 +92,9 @@ impl Parts {
         let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
         let kernels = functions.iter().map(|config| config.kernel.clone()).collect();
         let native = Arc::new(NativeLane::new(runtime, kernels, native_threads(workers.workers)));
-        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone(), native];
+        let composites = functions.iter().map(|config| config.compose.clone()).collect();
+        let compose = Arc::new(ComposeLane::new(clock, composites));
+        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone(), native, compose];
         let process = EngineProcess::default();
         let mut nodes = None;
         if core.iter().any(|function| function.lane == LaneKind::Process.index()) {

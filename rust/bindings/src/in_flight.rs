@@ -59,8 +59,8 @@ pub struct PyEndpointSnapshot {
     p50_s: Option<f64>,
 }
 
-/// The endpoints of a function's member, as they are now.
-pub fn endpoints(lane: &HttpLane, function: usize, member: usize) -> Vec<PyEndpointSnapshot> {
+/// The endpoints of a function, as they are now.
+pub fn endpoints(lane: &HttpLane, function: usize) -> Vec<PyEndpointSnapshot> {
     let snapshot = |one: EndpointSnapshot| PyEndpointSnapshot {
         url: one.url,
         address: one.address.map(|address| address.to_string()),
@@ -71,7 +71,7 @@ pub fn endpoints(lane: &HttpLane, function: usize, member: usize) -> Vec<PyEndpo
         failed: one.failed,
         p50_s: one.p50_ns.map(seconds),
     };
-    lane.endpoints(function, member).into_iter().map(snapshot).collect()
+    lane.endpoints(function).into_iter().map(snapshot).collect()
 }
 
 /// One for each batch of the call.

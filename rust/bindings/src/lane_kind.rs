@@ -7,6 +7,7 @@ pub enum LaneKind {
     Asyncio,
     Http,
     Native,
+    Compose,
     /// Last: an engine without such functions has no process lane.
     Process,
 }
@@ -15,7 +16,7 @@ impl LaneKind {
     /// Returns the lane with this name in Python, and the name: code rewards are functions of the
     /// process lane.
     pub fn of(word: &str) -> Option<(Self, &'static str)> {
-        let all = [Self::Thread, Self::Asyncio, Self::Http, Self::Native, Self::Process];
+        let all = [Self::Thread, Self::Asyncio, Self::Http, Self::Native, Self::Compose, Self::Process];
         let named = all.into_iter().map(|lane| (lane, lane.word())).chain([(Self::Process, "code")]);
         named.into_iter().find(|(_, name)| *name == word)
     }
@@ -32,12 +33,13 @@ impl LaneKind {
             Self::Asyncio => "asyncio",
             Self::Http => "http",
             Self::Native => "native",
+            Self::Compose => "compose",
             Self::Process => "process",
         }
     }
 
     /// Returns whether the values of its calls are taken as bytes, for no Python of this process.
     pub const fn takes_bytes(self) -> bool {
-        matches!(self, Self::Http | Self::Native | Self::Process)
+        matches!(self, Self::Http | Self::Native | Self::Compose | Self::Process)
     }
 }

@@ -5,6 +5,7 @@ mod agent;
 mod batch;
 mod batch_result;
 mod cache;
+mod compose;
 mod compound;
 mod config;
 mod engine;

@@ -45,9 +45,8 @@ pub struct MonitorConfig {
     socket: Option<PathBuf>,
     #[pyo3(from_py_with = numeric)]
     address: Option<SocketAddr>,
-    /// Endpoints of each function's member that sends requests: its name, the function, its place
-    /// in it, and the path added to its addresses.
-    fleets: Vec<(String, usize, usize, String)>,
+    /// The functions that send requests: name, number, and the path added to their addresses.
+    fleets: Vec<(String, usize, String)>,
     /// Facts about each function: whether it sends requests, whether these use tokens, and whether
     /// they have a price.
     judges: Vec<(bool, bool, bool)>,
@@ -146,8 +145,8 @@ impl EngineView {
                 breaker_open,
             }
         });
-        let endpoints = self.config.fleets.iter().flat_map(|(name, function, member, path)| {
-            shown.http.endpoints(*function, *member).into_iter().map(move |one| {
+        let endpoints = self.config.fleets.iter().flat_map(|(name, function, path)| {
+            shown.http.endpoints(*function).into_iter().map(move |one| {
                 let (base, query) =
                     one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
                 let base = base.strip_suffix(&**path).unwrap_or(base);

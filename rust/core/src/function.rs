@@ -134,6 +134,12 @@ pub struct RunIf {
     pub otherwise: f32,
 }
 
+/// Returns the number of functions with cells in results: those before the hidden ones.
+#[must_use]
+pub fn visible(functions: &[Function]) -> usize {
+    functions.partition_point(|function| function.member_of.is_none())
+}
+
 /// One reward function.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -151,6 +157,14 @@ pub struct Function {
     pub pure: bool,
     /// Store of its outcomes: only of a pure function.
     pub cache: Option<CachePolicy>,
+    /// The function that makes its calls, of a hidden one (`compose`): it has no cells in results.
+    /// Hidden functions follow all others.
+    pub member_of: Option<FunctionId>,
+    /// The most member calls that one of its calls makes.
+    pub member_calls: usize,
+    /// True if another function is called where it fails: its calls don't wait for an open circuit
+    /// breaker.
+    pub has_fallback: bool,
     /// True if it has a worker for itself, so that module state behaves as in the trainer's
     /// process.
     pub pinned: bool,
@@ -173,6 +187,9 @@ impl Function {
             run_if: None,
             pure: false,
             cache: None,
+            member_of: None,
+            member_calls: 0,
+            has_fallback: false,
             pinned: false,
             isolated: false,
             lane: 0,

@@ -103,6 +103,11 @@ impl Grid {
         open.map(|open| u64::from(cells_of_group.saturating_sub(open.load(Ordering::Relaxed)))).sum()
     }
 
+    /// The function of the first column.
+    pub(crate) const fn first_function(&self) -> usize {
+        self.first_function
+    }
+
     fn slot(&self, sample: usize, function: usize) -> Option<&Slot> {
         self.slots.get(sample * self.functions + function - self.first_function)
     }

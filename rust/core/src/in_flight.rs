@@ -165,8 +165,8 @@ impl InFlightCall {
             samples[slice].push(sample);
         }
         let slices = frame.slices().iter().zip(samples).filter(|(_, samples)| !samples.is_empty());
-        let mut slices = slices.map(|(slice, samples)| (slice.batch().id(), spans(samples.into_iter())));
-        let (batch, samples) = slices.next().unwrap_or_else(|| (frame.batch().id(), Vec::new()));
+        let mut slices = slices.map(|(slice, samples)| (slice.batch().number(), spans(samples.into_iter())));
+        let (batch, samples) = slices.next().unwrap_or_else(|| (frame.batch().number(), Vec::new()));
         let others = slices.collect();
         Self { function: frame.function_id(), batch, samples, others, phase, attempt, age_ns }
     }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::frame::{Frame, LaneOwner};
 use crate::function::FunctionId;
 use crate::in_flight::InFlight;
+use crate::member_call::MemberEnd;
 use crate::tracer::Tracer;
 
 /// Return value of `Lane::close`: done when nothing of the lane is left.
@@ -96,6 +97,13 @@ pub trait Lane: Send + Sync + 'static {
     /// Completes the ended calls. Called with no lock held.
     fn complete_ended(&self) {}
 
+    /// Takes the result of a member call that one of its calls requested. Called with no lock of
+    /// the scheduler held.
+    fn member_ended(&self, _end: MemberEnd) {}
+
+    /// Learns that calls were ended from outside. Called with no lock held.
+    fn calls_swept(&self) {}
+
     /// The calls that it has in hand in this process. Does not wait.
     fn in_flight(&self, _now_ns: u64) -> Vec<InFlight> {
         Vec::new()
@@ -158,6 +166,11 @@ impl LaneWaker {
     #[must_use]
     pub fn tracer(&self) -> Option<Arc<dyn Tracer>> {
         self.owner.upgrade()?.tracer().cloned()
+    }
+
+    /// The engine, until it is gone.
+    pub(crate) fn owner(&self) -> Option<Arc<dyn LaneOwner>> {
+        self.owner.upgrade()
     }
 
     /// Looks for work for the lane now. Must not be called with a lock of the lane's held.

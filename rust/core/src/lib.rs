@@ -18,6 +18,7 @@ pub mod byte_reader;
 pub mod call;
 pub mod clock;
 pub mod columns;
+pub mod compose;
 pub mod condvar;
 pub mod delivery;
 pub mod dependents;
@@ -33,6 +34,7 @@ mod locked_file;
 #[cfg(all(test, feature = "loom"))]
 mod loom;
 pub mod loss_ledger;
+pub mod member_call;
 pub mod observer;
 pub mod open_batch;
 pub mod outcome;

@@ -138,8 +138,8 @@ impl Deref for SharedPayload {
     }
 }
 
-/// Replaces a payload that is being dropped: nobody sees it.
-struct Gone;
+/// Replaces a payload that is being dropped, or that is another batch's: nobody sees it.
+pub(crate) struct Gone;
 
 impl Payload for Gone {
     fn as_any(&self) -> &dyn Any {

@@ -76,9 +76,9 @@ impl InFlightFrame {
     pub fn key(&self, call: usize, waiting: usize) -> RequestKey {
         let inner = self.inner.lock();
         let Some(frame) = inner.frame.as_ref() else { return RequestKey::default() };
-        let (batch, sample) = (frame.batch(), frame.first(call));
-        let (group_size, attempt) = (batch.group_size(), frame.attempt(call));
-        RequestKey { batch: batch.id(), group: sample / group_size.max(1), sample, group_size, attempt, waiting }
+        let sample = frame.first(call);
+        let (batch, group, group_size) = frame.batch().alike(sample);
+        RequestKey { batch, group, sample, group_size, attempt: frame.attempt(call), waiting }
     }
 
     /// Leave for a second request of a call.

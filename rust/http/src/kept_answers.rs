@@ -1,5 +1,5 @@
 //! Answers of judges, kept for `result.extra`: one value a field, or a list where a call asked more
-//! than once, as votes and panels do.
+//! than once.
 
 use guerdon_core::report::{Extra, Report};
 

@@ -100,26 +100,20 @@ impl HttpLane {
         self.compounds.on_limit_warning(listener);
     }
 
-    fn fleet(&self, function: FunctionId, member: usize) -> Option<Arc<Fleet>> {
+    fn fleet(&self, function: FunctionId) -> Option<Arc<Fleet>> {
         let single = self.queues.get(function).and_then(Option::as_ref).and_then(|queue| queue.fleet());
-        single.or_else(|| self.compounds.fleet(function, member))
+        single.or_else(|| self.compounds.fleet(function))
     }
 
-    /// The endpoints of a function, as they are now, or of one of its members; none of one that
-    /// sends no requests.
+    /// The endpoints of a function, as they are now; none of one that sends no requests.
     #[must_use]
-    pub fn endpoints(&self, function: FunctionId, member: usize) -> Vec<EndpointSnapshot> {
-        self.fleet(function, member).map_or_else(Vec::new, |fleet| fleet.endpoints())
+    pub fn endpoints(&self, function: FunctionId) -> Vec<EndpointSnapshot> {
+        self.fleet(function).map_or_else(Vec::new, |fleet| fleet.endpoints())
     }
 
-    /// Replaces the endpoints of a function, or of one of its members, each with its weight.
-    pub fn set_endpoints(
-        &self,
-        function: FunctionId,
-        member: usize,
-        urls: Vec<(String, f64)>,
-    ) -> Result<(), EndpointError> {
-        let Some(fleet) = self.fleet(function, member) else { return Ok(()) };
+    /// Replaces the endpoints of a function, each with its weight.
+    pub fn set_endpoints(&self, function: FunctionId, urls: Vec<(String, f64)>) -> Result<(), EndpointError> {
+        let Some(fleet) = self.fleet(function) else { return Ok(()) };
         let endpoint = |(url, weight): (String, f64)| Ok((fleet.at(&url)?, weight));
         fleet.set(urls.into_iter().map(endpoint).collect::<Result<_, _>>()?)
     }

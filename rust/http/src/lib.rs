@@ -45,8 +45,7 @@ mod tls;
 
 pub use body::{BodyTemplate, JSON, Piece, Text};
 pub use compound::{
-    CaseRules, Compound, CompoundFunction, CompoundMember, CompoundSpec, Outputs, Pairwise, PairwiseScore, Reduce,
-    Reduction, Schedule,
+    CaseRules, Compound, CompoundFunction, CompoundMember, CompoundSpec, Outputs, Pairwise, PairwiseScore, Schedule,
 };
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::{Endpoint, Key};

@@ -91,8 +91,7 @@ def test_members_of_a_panel_share_theirs() -> None:
         for name in ("first", "second")
     ]
     (shared,) = share_limits([spec_of(panel(judges, name="both"))])
-    members: Any = shared.compound
-    limits = [member.spec.policy.limit for member in members.members]
+    limits: list[Any] = [member.policy.limit for member in shared.called]
     assert [limit.identity for limit in limits] == [identity(spec_of(one)) for one in judges]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +18,7 @@ from guerdon._functions.cache.python_code import PythonCode, UnknownPart
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 
-__all__ = ["http_version", "kernel_version", "version_of"]
+__all__ = ["composite_version", "http_version", "kernel_version", "version_of"]
 
 # One per spec, as it was when its dispatcher was made. Written on the thread that makes it.
 _versions: WeakKeyDictionary[FunctionSpec, bytes] = WeakKeyDictionary()
@@ -31,8 +32,14 @@ def version_of(spec: FunctionSpec) -> bytes:
     """
     version = _versions.get(spec)
     if version is None:
-        version = _versions[spec] = http_version(spec) if spec.lane == "http" else _python(spec)
+        version = _versions[spec] = _made_version(spec)
     return version
+
+
+def _made_version(spec: FunctionSpec) -> bytes:
+    if spec.composition is not None:
+        return composite_version(spec, http_version)
+    return http_version(spec) if spec.lane == "http" else _python(spec)
 
 
 def _python(spec: FunctionSpec) -> bytes:
@@ -65,6 +72,17 @@ def http_version(spec: FunctionSpec) -> bytes:
         asked += [compound.kind, sorted(compound.settings.items()), spec.wants.required]
         asked += [(member.name, list(member.second), member.plan.identity()) for member in compound.members]
     return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def composite_version(spec: FunctionSpec, of_member: Callable[[FunctionSpec], object]) -> bytes:
+    """The version of a function with members, out of theirs."""
+    from guerdon import __version__
+
+    assert spec.composition is not None
+    stated = None if spec.cache is None else spec.cache.version
+    members = [of_member(member) for member in spec.composition.members]
+    parts = "compose", __version__, spec.name, stated, spec.composition.identity(), spec.wants.required, members
+    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 def kernel_version(spec: FunctionSpec) -> bytes:

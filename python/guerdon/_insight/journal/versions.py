@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from guerdon._functions.cache.python_code import PythonCode
-from guerdon._functions.cache.versions import http_version, kernel_version, version_of
+from guerdon._functions.cache.versions import composite_version, http_version, kernel_version, version_of
 from guerdon._functions.spec import FunctionSpec
 
 __all__ = ["source_version"]
@@ -55,6 +55,8 @@ def source_version(spec: FunctionSpec) -> str:
     try:
         if spec.cache is not None:
             digest = version_of(spec)
+        elif spec.composition is not None:
+            digest = composite_version(spec, source_version)
         elif spec.lane == "http":
             digest = http_version(spec)
         elif spec.lane == "native":

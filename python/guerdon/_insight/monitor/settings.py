@@ -35,8 +35,8 @@ class MonitorConfig(TypedDict):
     """The place of the Unix socket of the live state; None: none is served."""
     address: str | None
     """Numeric, with a port, for the metrics; None: they are not served."""
-    fleets: Sequence[tuple[str, int, int, str]]
-    """Name, function, member, and what was added to its addresses."""
+    fleets: Sequence[tuple[str, int, str]]
+    """Name, function, and what was added to its addresses."""
     judges: Sequence[tuple[bool, bool, bool]]
     """Of each function: whether it sends requests, whether these use tokens, and whether they have
     a price."""
@@ -119,11 +119,7 @@ def _level(spec: FunctionSpec) -> IsolationLevel | None:
 def _config(
     specs: Sequence[FunctionSpec], path: str | None, address: str | None, levels: Mapping[str, IsolationLevel]
 ) -> MonitorConfig:
-    fleets = [
-        (f"{spec.name}/{member}" if member else spec.name, index, place, fleet.path)
-        for index, spec in enumerate(specs)
-        for member, (place, fleet) in spec.fleets.items()
-    ]
+    fleets = [(spec.name, index, spec.fleet.path) for index, spec in enumerate(specs) if spec.fleet is not None]
     return MonitorConfig(
         rank=launcher.rank(),
         host=socket.gethostname(),

@@ -1,5 +1,5 @@
-"""Functions whose calls are several requests, as the engine takes them: votes, panels, criteria,
-comparisons.
+"""Functions whose calls are several requests, as the engine takes them: criteria, comparisons,
+cases.
 
 - Each member has its own endpoint, key, limit and parser; a sample's columns are shared by all.
 - A criterion of a rubric is a separate function, whose cells the requests of the first one fill.
@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from guerdon._functions.cache_folder import CacheFolder
 from guerdon._functions.policy import Policy
 from guerdon._functions.signature import Wants
 from guerdon._functions.spec import FunctionSpec, Shape
@@ -51,7 +50,7 @@ class CompoundPlan:
     """Plan that turns the calls of one function into several requests.
 
     Attributes:
-        kind: ``"votes"``, ``"panel"``, ``"criteria"``, ``"rubric"`` or ``"pairwise"``.
+        kind: ``"criteria"``, ``"rubric"``, ``"pairwise"`` or ``"cases"``.
         members: Those that share a spec share its limit.
         fields: The columns of all of them, by number.
         settings: Those of the kind, for the engine's ``CompoundConfig``.
@@ -143,8 +142,8 @@ class Criterion:
 
 
 class CompoundReward(HttpReward):
-    """A reward function whose calls are several requests: made by `guerdon.panel`,
-    `guerdon.pairwise` and `guerdon.judge` with ``votes=``.
+    """A reward function whose calls are several requests: made by `guerdon.pairwise` and
+    `guerdon.rubric`.
 
     Attributes:
         spec: What the dispatcher needs to know about it.
@@ -160,8 +159,6 @@ class CompoundReward(HttpReward):
         columns: Sequence[str] = (),
         shape: Shape = "sample",
         run_if: Conditions | None = None,
-        pure: bool = False,
-        cache: CacheFolder | None = None,
     ) -> None:
         self._made = made
         if isinstance(plan, CompoundPlan):
@@ -178,8 +175,6 @@ class CompoundReward(HttpReward):
             decorated=True,
             http=plan.members[0].plan if isinstance(plan, CompoundPlan) else plan.requests,
             run_if=run_if,
-            pure=pure,
-            cache=cache,
             compound=plan,
         )
         self.__name__ = name
@@ -188,8 +183,6 @@ class CompoundReward(HttpReward):
         plan = self.spec.compound
         if not isinstance(plan, CompoundPlan):
             return f"<criterion {self.name!r}>"
-        if plan.kind == "panel":
-            return f"<panel {self.name!r}: {len(plan.members)} members>"
         place = repr(plan.members[0].spec.item).split(": ", 1)[1][:-1]
         return f"<{plan.kind} {self.name!r}: {place}>"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, overload
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from guerdon._functions.spec import FunctionSpec, with_members
 from guerdon._insight.endpoint import Endpoint, endpoints_of
 from guerdon._lanes.http.fleet import Addresses, checked_endpoints
 from guerdon.errors import RegistrationError
@@ -16,7 +17,6 @@ from guerdon.errors import RegistrationError
 if TYPE_CHECKING:
     from guerdon._batch.engine_source import EngineSource
     from guerdon._functions.lane_plan import EndpointList
-    from guerdon._functions.spec import FunctionSpec
 
 __all__ = ["Endpoints", "unreachable"]
 
@@ -38,13 +38,13 @@ class Endpoints(Sequence[Endpoint]):
         ['http://10.0.0.1:8000/v1', 'http://10.0.0.2:8000/v1', 'http://10.0.0.3:8000/v1']
     """
 
-    def __init__(self, function: str, index: int, fleet: EndpointList, engine: EngineSource, member: int = 0) -> None:
+    def __init__(self, function: str, index: int, fleet: EndpointList, engine: EngineSource) -> None:
         self._function, self._fleet, self._engine = function, fleet, engine
-        self._place = index, member
+        self._index = index
 
     def list(self) -> list[Endpoint]:
         """The endpoints now; before the first use of the dispatcher, as they were configured."""
-        return endpoints_of(self._engine.started, self._place, self._fleet)
+        return endpoints_of(self._engine.started, self._index, self._fleet)
 
     def set(self, endpoints: Addresses) -> None:
         """Replace the endpoints, also in mid-batch: requests in flight go on, endpoints that stay
@@ -62,7 +62,7 @@ class Endpoints(Sequence[Endpoint]):
         """
         checked = checked_endpoints(self._function, self._fleet.option, self._fleet.path, endpoints)
         try:
-            self._engine.get().set_endpoints(*self._place, list(checked))
+            self._engine.get().set_endpoints(self._index, list(checked))
         except ValueError as error:
             raise RegistrationError(f"reward function {self._function!r}: {error}.") from None
 
@@ -89,7 +89,8 @@ class Endpoints(Sequence[Endpoint]):
 def unreachable(spec: FunctionSpec) -> str | None:
     """Returns the error of the connections to a function's servers if all refuse them for seconds,
     so that calls would wait for minutes; of a panel, if a member's servers do."""
-    refusals = (_refusal_of([url for url, _ in fleet.endpoints]) for _, fleet in spec.fleets.values())
+    fleets = (each.fleet for each in spec.called)
+    refusals = (_refusal_of([url for url, _ in fleet.endpoints]) for fleet in fleets if fleet is not None)
     return next(filter(None, refusals), None)
 
 
@@ -128,16 +129,21 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
     Raises:
         ValueError: There is no such function or member, or none is named.
     """
-    positions = {spec.name: index for index, spec in enumerate(specs)}
-    index = positions.get(function)
+    every = with_members(specs)
+    visible = {spec.name: index for index, spec in enumerate(specs)}
+    index = visible.get(function)
     if index is not None:
         # A column of a rubric is asked for with the others.
-        index = positions.get(getattr(specs[index].compound, "leader", function), index)
-    fleets = {} if index is None else specs[index].fleets
-    if index is None or not fleets:
-        names = ", ".join(repr(spec.name) for spec in specs if spec.fleets) or "none"
+        index = visible.get(getattr(specs[index].compound, "leader", function), index)
+    composition = None if index is None else specs[index].composition
+    names = ("",) if composition is None or composition.kind == "votes" else composition.names
+    called = () if index is None else specs[index].called
+    fleets = {name: (spec, spec.fleet) for name, spec in zip(names, called, strict=False) if spec.fleet is not None}
+    if not fleets:
+        with_fleets = (spec.name for spec in specs if any(each.fleet is not None for each in spec.called))
+        listed = ", ".join(map(repr, with_fleets)) or "none"
         raise ValueError(
-            f"{function!r} is no judge or reward service of this dispatcher; those with endpoints: {names}."
+            f"{function!r} is no judge or reward service of this dispatcher; those with endpoints: {listed}."
         )
     if member is None and "" not in fleets:
         one = next(iter(fleets))
@@ -149,5 +155,5 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
     if found is None or member == "":
         known = "it has no members" if "" in fleets else f"its members are {', '.join(map(repr, fleets))}"
         raise ValueError(f"member={member!r} of {function!r}: {known}.")
-    place, fleet = found
-    return Endpoints(function if member is None else f"{function}/{member}", index, fleet, engine, place)
+    spec, fleet = found
+    return Endpoints(function if member is None else spec.name, every.index(spec), fleet, engine)

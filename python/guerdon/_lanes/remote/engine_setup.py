@@ -85,7 +85,9 @@ def this_python() -> str:
 
 # Settings of a function that its driver alone uses.
 _OF_DRIVERS: Final = {
-    **dict.fromkeys(("total_timeout", "limit", "run_if", "cache", "http", "compound", "kernel")),
+    **dict.fromkeys(
+        ("total_timeout", "limit", "run_if", "cache", "http", "compound", "compose", "member_of", "kernel")
+    ),
     "retries": 0,
     "on_failure": "nan",
     "pure": False,

@@ -161,7 +161,9 @@ impl OpenBatchValues {
         };
         let kind = |arguments: &ArgumentColumns, lane: LaneKind, one_by_one: bool| {
             let values = match lane {
-                LaneKind::Process | LaneKind::Http | LaneKind::Native => SampleValues::Wire(Mutex::default()),
+                LaneKind::Process | LaneKind::Http | LaneKind::Native | LaneKind::Compose => {
+                    SampleValues::Wire(Mutex::default())
+                }
                 LaneKind::Thread | LaneKind::Asyncio => rows(arguments, one_by_one)?,
             };
             let names = arguments.names.as_deref().map(Arc::from);

@@ -71,7 +71,7 @@ impl WholeBatchPayload {
         let mut wire = WireCapture::new(py, &sources, samples, dumps, calls);
         let mut capture = |arguments: &ArgumentColumns, lane: &LaneKind| {
             let values = match lane {
-                LaneKind::Process | LaneKind::Http | LaneKind::Native => {
+                LaneKind::Process | LaneKind::Http | LaneKind::Native | LaneKind::Compose => {
                     CapturedValues::Wire(wire.columns(&arguments.columns)?)
                 }
                 LaneKind::Thread | LaneKind::Asyncio => CapturedValues::Python(PythonValues::new(

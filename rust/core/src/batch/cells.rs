@@ -67,7 +67,8 @@ impl Batch {
     }
 
     pub(crate) fn count_usage(&self, function: FunctionId, usage: Usage) {
-        self.reported.lock().entry(function).or_default().usage += usage;
+        let (batch, function) = self.counted_for(function);
+        batch.reported.lock().entry(function).or_default().usage += usage;
     }
 
     pub(crate) fn keep_extra(&self, function: FunctionId, extra: impl Iterator<Item = (usize, NamedExtra)>) {
@@ -118,13 +119,15 @@ impl Batch {
     /// Counts one more attempt of a function, of a call or of one of its requests; `deferred`: of
     /// one that was throttled.
     pub fn count_retry(&self, function: FunctionId, deferred: bool) {
-        let counts = if deferred { &self.deferrals } else { &self.retries };
+        let (batch, function) = self.counted_for(function);
+        let counts = if deferred { &batch.deferrals } else { &batch.retries };
         counts[function].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts an attempt that failed for an open circuit breaker.
     pub fn count_excused(&self, function: FunctionId) {
-        self.excused[function].fetch_add(1, Ordering::Relaxed);
+        let (batch, function) = self.counted_for(function);
+        batch.excused[function].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A completed cell as it is, before `on_failure`.

@@ -27,11 +27,11 @@ use crate::call::Cause;
 use crate::clock::Clock;
 use crate::delivery::{Delivery, Quorum};
 use crate::dependents::Dependents;
-use crate::function::{Function, FunctionId, Shape};
+use crate::function::{Function, FunctionId, Shape, visible};
 use crate::grid::Grid;
 use crate::open_batch::OpenBatch;
-use crate::outcome::{Note, Outcome, Times};
-use crate::payload::{Payload, PayloadRelease, SharedPayload};
+use crate::outcome::{Note, Outcome, Status, Times};
+use crate::payload::{Gone, Payload, PayloadRelease, SharedPayload};
 use crate::report::{NamedExtra, Usage};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
@@ -54,6 +54,12 @@ struct FunctionReports {
     incomplete: BTreeSet<usize>,
 }
 
+/// Returns the number of ids that each batch takes: its own, and one for each member call that one
+/// of its calls may make.
+pub(crate) fn ids_of_batch(functions: &[Function]) -> u64 {
+    1 + functions.iter().map(|function| function.member_calls as u64).sum::<u64>()
+}
+
 /// One cell of a finished group, with the function's `on_failure` not applied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellView {
@@ -71,11 +77,24 @@ struct Ready {
     end: Option<Arc<Wake>>,
 }
 
+/// Whose calls make the calls of a batch of member calls (`compose`).
+pub(crate) struct CallOwner {
+    pub batch: Arc<Batch>,
+    pub function: FunctionId,
+    /// The number of the member call within its call: which draw, or which member.
+    pub slot: usize,
+}
+
 /// A batch in flight, or finished.
 pub struct Batch {
+    /// Older batches have lower ones, in the order in which their calls are made.
     id: u64,
     clock: Clock,
     functions: Arc<[Function]>,
+    /// Number of functions that it may have cells of. Hidden ones have theirs in separate batches.
+    columns: usize,
+    /// Present in a batch of member calls. Indexes of samples and values are the owner's.
+    owner: Option<CallOwner>,
     /// Number of samples of a batch that does not grow.
     samples: usize,
     group_size: usize,
@@ -133,8 +152,23 @@ impl Batch {
         spec: BatchSpec,
     ) -> io::Result<Self> {
         let end = Some(Arc::new(Wake::new()?));
-        let all = 0..functions.len();
+        let all = 0..visible(&functions);
         Self::of_functions(id, clock, functions, all, releases, spec, end)
+    }
+
+    /// The calls of a hidden function for the calls of another: each is made when its owner
+    /// requests it, and ends as a group of one.
+    pub(crate) fn of_member_calls(
+        id: u64,
+        clock: Clock,
+        functions: Arc<[Function]>,
+        function: FunctionId,
+        owner: CallOwner,
+    ) -> io::Result<Self> {
+        let spec = BatchSpec { streamed: true, ..BatchSpec::whole(0, 1, Box::new(Gone)) };
+        let batch = Self::of_one_function(id, clock, functions, function, spec)?;
+        let additions = batch.additions.map(OpenBatch::in_any_order);
+        Ok(Self { owner: Some(owner), dependents: None, additions, ..batch })
     }
 
     /// The calls of one function, for which nobody waits here: they belong to a batch elsewhere.
@@ -167,12 +201,14 @@ impl Batch {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, {} functions", functions.len())));
         }
         let groups = spec.samples / spec.group_size.max(1);
+        // A call of one function alone may be of a hidden one.
+        let known = if columns.start == 0 { columns.end } else { functions.len() };
         let stage = |function: &Function| function.finish.then(|| Grid::new(groups, spec.group_size, 1));
         let submitted_ns = clock.now_ns();
         // A function that reads a group, or the whole batch, needs all of it.
         let whole = functions.iter().any(|function| function.finish || function.shape != Shape::Sample);
         let quorum = spec.delivery.group_quorum.map(|wanted| {
-            let counts = functions.len() + usize::from(spec.streamed && whole);
+            let counts = columns.len() + usize::from(spec.streamed && whole);
             (wanted, Quorum::new(wanted, groups, spec.group_size, counts))
         });
         let needed = quorum.as_ref().filter(|_| !whole).map_or(spec.group_size, |(wanted, _)| *wanted);
@@ -182,6 +218,8 @@ impl Batch {
         let batch = Self {
             id,
             clock,
+            columns: known,
+            owner: None,
             samples: spec.samples,
             group_size: spec.group_size,
             additions,
@@ -216,9 +254,54 @@ impl Batch {
         Ok(batch)
     }
 
+    /// Unique among the engine's batches.
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Its number as users see it, from 1; of member calls that of their owner.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.visible().id.div_ceil(ids_of_batch(&self.functions))
+    }
+
+    /// The batch that users see: of member calls that of their owner.
+    fn visible(&self) -> &Self {
+        self.owner.as_ref().map_or(self, |owner| &owner.batch)
+    }
+
+    /// Returns the number of this batch, the group of a sample, and how many calls of a function
+    /// have texts in common with that sample's: those on its group, or several on itself.
+    #[must_use]
+    pub fn alike(&self, sample: usize) -> (u64, usize, usize) {
+        let shown = self.visible();
+        let members = |owner: &CallOwner| {
+            self.functions.iter().filter(|function| function.member_of == Some(owner.function)).count()
+        };
+        let least = if self.owner.as_ref().is_some_and(|owner| members(owner) == 1) { 2 } else { 0 };
+        (shown.id, sample / shown.group_size.max(1), shown.group_size.max(least))
+    }
+
+    /// Present in a batch of member calls.
+    pub(crate) const fn owner(&self) -> Option<&CallOwner> {
+        self.owner.as_ref()
+    }
+
+    /// Ends the open calls of a batch of member calls, whose owners have ended.
+    pub(crate) fn give_up(&self) {
+        let outcome = Outcome::without_value(Status::Cancelled, Times::default());
+        for sample in 0..self.samples() {
+            if let Some(claim) = self.grid.claim_open(sample, self.grid.first_function()) {
+                claim.complete([outcome], |_| {});
+            }
+        }
+    }
+
+    /// Returns the batch and the function to which what a function's calls use is counted: those
+    /// that users see.
+    fn counted_for(&self, function: FunctionId) -> (&Self, FunctionId) {
+        self.owner.as_ref().map_or((self, function), |owner| (&*owner.batch, owner.function))
     }
 
     /// Places of all its groups; of a streamed batch, so far.
@@ -240,20 +323,21 @@ impl Batch {
         }
     }
 
+    /// The functions that it may have cells of.
     #[must_use]
     pub fn functions(&self) -> &[Function] {
-        &self.functions
+        &self.functions[..self.columns]
     }
 
     /// Returns the values for the calls; `None` once it was released.
     #[must_use]
     pub fn payload(&self) -> Option<SharedPayload> {
-        self.payload.lock().clone()
+        self.visible().payload.lock().clone()
     }
 
     /// Looks at what the calls are made of, without keeping it.
     pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
-        self.payload.lock().as_deref().map(look)
+        self.visible().payload.lock().as_deref().map(look)
     }
 
     /// Gives up what the calls were made of, once all of them have ended: a result that is kept
@@ -268,17 +352,17 @@ impl Batch {
         self.step
     }
 
-    pub(crate) const fn keeps_usage_by_sample(&self) -> bool {
-        self.usage_by_sample
+    pub(crate) fn keeps_usage_by_sample(&self) -> bool {
+        self.visible().usage_by_sample
     }
 
     pub(crate) const fn batch_timeout_ns(&self) -> Option<u64> {
         self.batch_timeout_ns
     }
 
-    /// Returns whether every cell has its outcome.
+    /// Returns whether every cell has its outcome; of member calls those of their owner.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.finished_ns.load(Ordering::Acquire) != 0
+        self.visible().finished_ns.load(Ordering::Acquire) != 0
     }
 }

@@ -46,7 +46,8 @@ impl Batch {
 
     /// Adds to what one sample's call used, where the batch keeps that apart.
     pub(crate) fn count_usage_of(&self, function: FunctionId, sample: usize, usage: Usage) {
-        let mut reported = self.reported.lock();
+        let (batch, function) = self.counted_for(function);
+        let mut reported = batch.reported.lock();
         *reported.entry(function).or_default().usage_by_sample.entry(sample).or_default() += usage;
     }
 }

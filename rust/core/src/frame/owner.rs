@@ -8,6 +8,7 @@ use crate::frame::InHand;
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
+use crate::member_call::MemberCall;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::tracer::Tracer;
@@ -19,6 +20,19 @@ pub(crate) trait LaneOwner: Send + Sync {
 
     /// Hands out frames until no lane with room has work waiting; here only one, if `brief`.
     fn look_for_work(self: Arc<Self>, brief: bool);
+
+    /// Makes member calls for the call of a function on this sample.
+    fn call_members(
+        self: Arc<Self>,
+        _batch: &Arc<Batch>,
+        _function: FunctionId,
+        _sample: usize,
+        _calls: &[MemberCall],
+    ) {
+    }
+
+    /// Ends member calls that nobody needs any more.
+    fn give_up_members(self: Arc<Self>, _batch: &Batch, _sample: usize, _calls: &[MemberCall]) {}
 }
 
 /// The scheduler, as its frames see it. Nothing of this is called for each sample that

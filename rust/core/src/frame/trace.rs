@@ -29,7 +29,7 @@ impl Frame {
             return;
         }
         let (executor, first) = (executor(), if self.is_empty() { 0 } else { self.first(0) });
-        let (frame, function, batch, calls) = (self.id, self.function, self.batch().id(), self.len());
+        let (frame, function, batch, calls) = (self.id, self.function, self.batch().number(), self.len());
         let at_ns = self.clock.now_ns();
         if let Some(trace) = &mut self.trace {
             if matches!(executor, Executor::Worker(_)) && calls > 0 {
@@ -62,7 +62,7 @@ impl Frame {
             why.lines().next().unwrap_or_default().chars().take(REASON).collect::<String>().into_boxed_str()
         };
         CallSpan {
-            batch: batch.id(),
+            batch: batch.number(),
             first,
             samples: self.size(call),
             attempt: self.attempt(call),
@@ -159,7 +159,7 @@ impl Frame {
     fn tell(&self, trace: &mut FrameTrace) {
         let span = Box::new(FrameSpan {
             frame: self.id,
-            batch: self.batch().id(),
+            batch: self.batch().number(),
             first: trace.first,
             ran: std::mem::take(&mut trace.ran),
             given_back: std::mem::take(&mut trace.given_back),

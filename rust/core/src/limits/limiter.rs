@@ -287,6 +287,13 @@ impl Limiter {
         last.filter(|(at_ns, _)| *at_ns >= since_ns).map(|(_, error)| error)
     }
 
+    /// Returns why calls that don't wait for an open circuit breaker are not made.
+    pub fn open_breaker(&self) -> Option<String> {
+        let last_error = |(_, error): &(u64, String)| format!("; last error: {error}");
+        let last = || self.state.lock().last_error.as_ref().map_or_else(String::new, last_error);
+        self.breaker_is_open().then(|| format!("circuit breaker open{}", last()))
+    }
+
     /// Returns whether the circuit breaker was open, or half-open, when it was last looked at.
     #[must_use]
     pub fn breaker_is_open(&self) -> bool {

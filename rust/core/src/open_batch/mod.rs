@@ -32,6 +32,8 @@ pub(crate) struct OpenBatch {
     groups: AtomicU64,
     /// The most samples that may be pending.
     most: Option<usize>,
+    /// Largest distance of a sample's place beyond all others.
+    most_ahead: usize,
 }
 
 impl OpenBatch {
@@ -49,7 +51,14 @@ impl OpenBatch {
             pending: 0,
             room,
         };
-        Ok(Self { size, needed, state: Mutex::new(state), groups: AtomicU64::new(0), most: max_pending })
+        let groups = AtomicU64::new(0);
+        Ok(Self { size, needed, state: Mutex::new(state), groups, most: max_pending, most_ahead: MOST_AHEAD })
+    }
+
+    /// Takes samples in any order, however far they are from each other: their places are those of
+    /// another batch.
+    pub(crate) fn in_any_order(self) -> Self {
+        Self { most_ahead: usize::MAX, ..self }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -104,7 +113,7 @@ impl OpenBatch {
             return Ok(AddedSamples::default());
         };
         let there = state.groups.len();
-        if groups > there + MOST_AHEAD.div_ceil(self.size) {
+        if groups > there.saturating_add(self.most_ahead.div_ceil(self.size)) {
             let sample = samples.iter().copied().max().unwrap_or_default();
             return Err(AddError::TooFar { sample, samples: there * self.size });
         }

@@ -34,7 +34,7 @@ impl SchedulerCore {
                 added.samples.iter().copied().filter(|sample| !batch.is_delivered_early(sample / size)).collect(),
                 whole.iter().copied().filter(|group| !batch.is_delivered_early(*group)).collect(),
             );
-            for (function, spec) in self.functions.iter().enumerate() {
+            for (function, spec) in batch.functions().iter().enumerate() {
                 let calls: Vec<Call> = match spec.shape {
                     Shape::Sample if spec.run_if.is_some() => Vec::new(),
                     Shape::Sample => samples.iter().map(|sample| Call::fresh(*sample)).collect(),
@@ -161,6 +161,7 @@ impl SchedulerCore {
                 self.fail(&batch, function, finish, first..first + span, claim, status, &note, Times::default());
             }
         }
+        self.calls_swept();
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tracing::debug;
 
-use crate::batch::{Batch, Completed};
+use crate::batch::{Batch, Completed, ids_of_batch};
 use crate::call::{Call, Cause};
-use crate::function::{FunctionId, Shape};
+use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Claim;
 use crate::outcome::{Failure, Note, Outcome, Status, Times};
+use crate::scheduler::queue::Work;
 use crate::scheduler::retry;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
@@ -126,12 +127,15 @@ impl SchedulerCore {
         for function in closed {
             self.sweep(batch, function, groups.clone(), cause, open);
         }
+        self.calls_swept();
     }
 
     /// Returns the status and note of the cells that this ends.
     pub(super) fn end_of(&self, batch: &Batch, function: FunctionId, cause: &Cause) -> (Status, Arc<Note>) {
-        let limiter = self.limiters[function].as_ref();
-        cause.end_with(|| limiter?.last_error(batch.submitted_ns()))
+        let of = |(id, spec): (FunctionId, &Function)| id == function || spec.member_of == Some(function);
+        let limiters = self.functions.iter().enumerate().zip(&self.limiters).filter(|(one, _)| of(*one));
+        let mut limiters = limiters.filter_map(|(_, limiter)| limiter.as_ref());
+        cause.end_with(|| limiters.find_map(|limiter| limiter.last_error(batch.submitted_ns())))
     }
 
     /// Ends the open calls of a function in these groups, its queue being closed. `apart`: a call
@@ -196,6 +200,10 @@ impl SchedulerCore {
             groups.iter().for_each(|group| self.scores_complete(batch, function, *group));
             return;
         }
+        if let Some(owner) = batch.owner() {
+            groups.iter().for_each(|sample| self.member_ended(batch, owner, function, *sample));
+            return;
+        }
         if let Some(observers) = self.observers.get().filter(|_| !groups.is_empty()) {
             // Before the batch may be done, and its payload released.
             observers.iter().for_each(|observer| observer.groups_completed(batch, groups));
@@ -208,12 +216,16 @@ impl SchedulerCore {
     /// Lets a batch go that is done.
     pub(super) fn forget(&self, batch: &Batch) {
         debug!(batch = batch.id(), elapsed_ms = batch.elapsed_ns() / 1_000_000, "batch ended");
-        let known = {
+        let (known, members) = {
             let SchedulerState { works, timers, ended, .. } = &mut *self.state.lock();
             *ended += 1;
-            timers.forget(batch.id());
-            works.remove(batch.id()).is_some()
+            let with_members = batch.id()..batch.id() + ids_of_batch(&self.functions);
+            with_members.clone().for_each(|id| timers.forget(id));
+            let members: Vec<Work> = with_members.skip(1).filter_map(|id| works.remove(id)).collect();
+            (works.remove(batch.id()).is_some(), members)
         };
+        // Their owners have ended: lanes find these calls swept.
+        members.iter().for_each(|work| work.batch.give_up());
         if known {
             self.trace_done(batch);
         }
@@ -246,7 +258,7 @@ impl SchedulerCore {
         let open: Vec<Arc<Batch>> = {
             let mut state = self.state.lock();
             state.closed = true;
-            state.works.all().map(|work| work.batch.clone()).collect()
+            state.works.batches()
         };
         self.timers_changed.notify_one();
         self.complete_ended();

@@ -35,7 +35,7 @@ impl SchedulerCore {
                 }
             }
             let samples = group * batch.group_size()..(group + 1) * batch.group_size();
-            for (function, spec) in self.functions.iter().enumerate() {
+            for (function, spec) in batch.functions().iter().enumerate() {
                 let span = match spec.shape {
                     Shape::Sample => 1,
                     Shape::Group if whole => batch.group_size(),
@@ -54,6 +54,7 @@ impl SchedulerCore {
                     }
                 }
             }
+            self.calls_swept();
         }
     }
 

@@ -10,6 +10,7 @@ use crate::frame::{FrameOwner, InHand, LaneOwner};
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
+use crate::member_call::MemberCall;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::scheduler::state::SchedulerCore;
@@ -23,6 +24,14 @@ impl LaneOwner for SchedulerCore {
 
     fn look_for_work(self: Arc<Self>, brief: bool) {
         self.hand_out(if brief { 1 } else { usize::MAX });
+    }
+
+    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, calls: &[MemberCall]) {
+        Self::call_members(&self, batch, function, sample, calls);
+    }
+
+    fn give_up_members(self: Arc<Self>, batch: &Batch, sample: usize, calls: &[MemberCall]) {
+        Self::give_up_members(&self, batch, sample, calls);
     }
 }
 
@@ -120,7 +129,8 @@ impl FrameOwner for SchedulerCore {
     }
 
     fn count_usage(&self, function: FunctionId, usage: Usage) {
-        self.usage.lock()[function] += usage;
+        let seen = self.function(function).member_of.unwrap_or(function);
+        self.usage.lock()[seen] += usage;
     }
 
     fn count_late(&self) {

@@ -30,7 +30,7 @@ impl SchedulerCore {
     pub(super) fn trace_submitted(&self, batch: &Batch) {
         if let Some(tracer) = self.tracer.get() {
             tracer.record(TraceEvent::BatchSubmitted {
-                batch: batch.id(),
+                batch: batch.number(),
                 step: batch.step(),
                 samples: batch.samples(),
                 groups: batch.groups(),
@@ -43,7 +43,7 @@ impl SchedulerCore {
         if let Some(tracer) = self.tracer.get() {
             let (samples, groups) = (batch.samples(), batch.groups());
             let at_ns = self.clock.now_ns();
-            tracer.record(TraceEvent::BatchDone { batch: batch.id(), samples, groups, at_ns });
+            tracer.record(TraceEvent::BatchDone { batch: batch.number(), samples, groups, at_ns });
         }
     }
 
@@ -51,7 +51,7 @@ impl SchedulerCore {
         let mut loads = Loads::default();
         {
             let state = self.state.lock();
-            loads.batches = state.works.len();
+            loads.batches = state.works.seen();
             for (function, in_hand) in state.in_flight.iter().enumerate() {
                 let per_call = |batch: &Batch| match self.functions[function].shape {
                     Shape::Sample => 1,

@@ -18,6 +18,7 @@ mod early_delivery;
 mod frames;
 mod gather;
 mod loads;
+mod members;
 mod open_batches;
 mod order;
 mod pump;
@@ -43,11 +44,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tracing::debug;
 
-use crate::batch::{Batch, BatchSpec};
+use crate::batch::{Batch, BatchSpec, ids_of_batch};
 use crate::call::Cause;
 use crate::clock::{Clock, nanos};
 use crate::frame::LaneOwner;
-use crate::function::{Function, FunctionId};
+use crate::function::{Function, FunctionId, visible};
 use crate::lane::{Lane, LaneWaker};
 use crate::limits::LimitWarning;
 use crate::observer::BatchObserver;
@@ -134,8 +135,9 @@ impl Scheduler {
         let inner = &self.inner;
         let id = {
             let mut state = inner.state.lock();
-            state.last_batch += 1;
-            state.last_batch
+            let id = state.last_batch + 1;
+            state.last_batch += ids_of_batch(&inner.functions);
+            id
         };
         // Made without the lock: a large grid takes its time, and lane threads wait for the lock.
         let new = Batch::new(id, inner.clock, inner.functions.clone(), &inner.releases, spec);
@@ -144,7 +146,7 @@ impl Scheduler {
             return Ok(batch);
         }
         let (samples, group_size) = (batch.samples(), batch.group_size());
-        debug!(batch = id, samples, group_size, functions = inner.functions.len(), "batch submitted");
+        debug!(batch = id, samples, group_size, functions = batch.functions().len(), "batch submitted");
         inner.trace_submitted(&batch);
         let work = Work::new(batch.clone());
         {
@@ -159,7 +161,7 @@ impl Scheduler {
                 expire(after, None, Cause::BatchTimeout);
             }
             for (id, function) in
-                inner.functions.iter().enumerate().filter(|(_, spec)| !batch.is_streamed() && spec.run_if.is_none())
+                batch.functions().iter().enumerate().filter(|(_, spec)| !batch.is_streamed() && spec.run_if.is_none())
             {
                 if let Some(timeout) = function.policy.total_timeout {
                     expire(nanos(timeout), Some(id), Cause::TotalTimeout);
@@ -170,7 +172,7 @@ impl Scheduler {
             }
             inner.set_group_timer(&mut state, &batch, 0..batch.groups(), batch.submitted_ns());
         }
-        for (id, function) in inner.functions.iter().enumerate() {
+        for (id, function) in batch.functions().iter().enumerate() {
             if function.pure && function.run_if.is_none() {
                 inner.share(&batch, id, (0..batch.samples()).collect());
             }
@@ -242,20 +244,20 @@ impl Scheduler {
     /// Batches that are not done.
     #[must_use]
     pub fn open_batches(&self) -> usize {
-        self.inner.state.lock().works.len()
+        self.inner.state.lock().works.seen()
     }
 
-    /// Cells without an outcome, per function, over all open batches.
+    /// Cells without an outcome, per function that is not hidden, over all open batches.
     #[must_use]
     pub fn open_cells(&self) -> Vec<usize> {
-        let batches: Vec<Arc<Batch>> = self.inner.state.lock().works.all().map(|work| work.batch.clone()).collect();
+        let batches = self.inner.state.lock().works.batches();
         let open = |function| {
             let of = |batch: &Arc<Batch>| {
                 (0..batch.samples()).filter(|sample| batch.grid().read(*sample, function).is_none()).count()
             };
             batches.iter().map(of).sum()
         };
-        (0..self.inner.functions.len()).map(open).collect()
+        (0..visible(&self.inner.functions)).map(open).collect()
     }
 
     /// Lanes of its calls, for a snapshot of the calls in flight.
@@ -277,17 +279,17 @@ impl Scheduler {
         self.inner.limiters.iter().map(|limiter| Some(limiter.as_ref()?.breaker_is_open())).collect()
     }
 
-    /// Returns the usage of each function since the start.
+    /// Returns the usage of each function since the start; that of hidden ones is in their owner's.
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
-        self.inner.usage.lock().clone()
+        self.inner.usage.lock()[..visible(&self.inner.functions)].to_vec()
     }
 
     /// Calls of pure functions that need not be made, and those that had to be, per function since
-    /// the start.
+    /// the start; without hidden ones.
     #[must_use]
     pub fn call_counts(&self) -> Vec<CallCounts> {
-        self.inner.call_counts.iter().map(CallCounters::read).collect()
+        self.inner.call_counts[..visible(&self.inner.functions)].iter().map(CallCounters::read).collect()
     }
 
     /// Outcomes that came too late and were dropped.

@@ -5,7 +5,9 @@
 //! costs the same beside one open batch and beside a thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crate::batch::Batch;
 use crate::function::FunctionId;
 use crate::scheduler::queue::{Queue, Work};
 
@@ -22,8 +24,14 @@ impl OpenBatches {
         Self { open: BTreeMap::new(), ready: vec![BTreeSet::new(); functions] }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.open.len()
+    /// Number of batches that users see.
+    pub(crate) fn seen(&self) -> usize {
+        self.open.values().filter(|work| work.batch.owner().is_none()).count()
+    }
+
+    /// The batches that users see, oldest first.
+    pub(crate) fn batches(&self) -> Vec<Arc<Batch>> {
+        self.open.values().map(|work| work.batch.clone()).filter(|batch| batch.owner().is_none()).collect()
     }
 
     pub(crate) fn get(&self, batch: u64) -> Option<&Work> {
@@ -96,13 +104,25 @@ impl OpenBatches {
     }
 
     /// The oldest batch with a call of these functions to hand out; `waits` tells which are left
-    /// out because they wait for more samples.
+    /// out because they wait for more samples. Member calls go after the other calls of their
+    /// batch, and through its samples together.
     pub(crate) fn oldest(
         &self,
         functions: impl Iterator<Item = FunctionId>,
         waits: impl Fn(u64, FunctionId) -> bool,
     ) -> Option<u64> {
-        functions.filter_map(|one| self.ready[one].iter().copied().find(|batch| !waits(*batch, one))).min()
+        let turn = |work: &Work, function: FunctionId| match work.batch.owner() {
+            None => (work.batch.id(), 0),
+            Some(owner) => (owner.batch.id(), 1 + work.queues[function].position(0)),
+        };
+        let first = |function| {
+            let mut ready = self.ready(function).filter(|work| !waits(work.batch.id(), function));
+            let oldest = ready.next()?;
+            let others = ready.take_while(|work| turn(work, function).0 == turn(oldest, function).0);
+            let turns = std::iter::once(oldest).chain(others).map(|work| (turn(work, function), work.batch.id()));
+            turns.min()
+        };
+        functions.filter_map(first).min().map(|(_, batch)| batch)
     }
 }
 

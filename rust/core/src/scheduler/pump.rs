@@ -280,6 +280,13 @@ impl SchedulerCore {
             }
             match limiter.acquire(now_ns, counted.map_or(Tokens::Estimated(about), Tokens::Counted)) {
                 AcquireResult::Permit(permit) => return of(taken.or_else(take), Some(permit)),
+                AcquireResult::Wait { .. }
+                    if self.functions[function].has_fallback
+                        && let Some(reason) = limiter.open_breaker() =>
+                {
+                    let taken = taken.or_else(take);
+                    return taken.map_or(NextCalls::Nothing, |taken| NextCalls::Never(function, taken, reason));
+                }
                 refused => {
                     if let Some(taken) = &taken {
                         gather::put_back(works, function, taken);

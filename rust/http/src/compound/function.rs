@@ -5,7 +5,6 @@ use guerdon_core::function::{FunctionId, Policy};
 use serde::Deserialize;
 
 use crate::compound::case_rules::CaseRules;
-use crate::compound::reduce::Reduction;
 use crate::compound::schedule::Schedule;
 use crate::fleet::RequestKey;
 use crate::function::HttpFunction;
@@ -44,10 +43,6 @@ pub struct CompoundMember {
 /// Kind of a call.
 #[derive(Clone, Debug)]
 pub enum Compound {
-    /// The same question a number of times.
-    Votes(usize, Reduction),
-    /// Each member once.
-    Panel(Reduction),
     /// Each member once, one after the other; each has a separate column.
     Criteria,
     /// One request, whose answer has a score for each of this many columns.
@@ -85,7 +80,7 @@ impl Compound {
     /// The key of its requests: those with the same text go to one endpoint, as a group's do.
     #[must_use]
     pub fn request_key(&self, key: RequestKey) -> RequestKey {
-        let alike = matches!(self, Self::Votes(..) | Self::Criteria);
+        let alike = matches!(self, Self::Criteria);
         let group_size = match self {
             // Programs have no prefix in common: each goes where there is room.
             Self::Cases(_) => 1,
@@ -101,7 +96,7 @@ impl Compound {
         match self {
             Self::Criteria => members,
             Self::Rubric(criteria) => *criteria,
-            Self::Votes(..) | Self::Panel(_) | Self::Pairwise(_) | Self::Cases(_) => 1,
+            Self::Pairwise(_) | Self::Cases(_) => 1,
         }
     }
 }

@@ -16,8 +16,6 @@ use guerdon_core::report::Report;
 use crate::compound::ask::{Asker, RequestSubject, Sample};
 use crate::compound::bradley_terry::{Comparison, scores, strengths, win_rates};
 use crate::compound::function::{Pairwise, PairwiseScore};
-use crate::compound::opinions::opinion;
-use crate::compound::reduce::Opinion;
 use crate::compound::unit::Cells;
 use crate::response::Scores;
 
@@ -103,13 +101,16 @@ fn both(there: f64, back: f64) -> (f64, bool) {
 
 /// Returns the answer's preference for the sample that is shown first, from 0 to 1.
 fn preference(answer: &Result<Scores, Failure>) -> Result<f64, String> {
-    match opinion(answer) {
-        (Opinion::Score(share), _) if (0.0..=1.0).contains(&share) => Ok(share),
-        (Opinion::Score(other), _) => {
+    let scores = answer.as_ref().map_err(|failure| failure.reason.clone())?;
+    match scores.cells.first() {
+        Some(Cell::Value(share)) if (0.0..=1.0).contains(share) => Ok(*share),
+        Some(Cell::Value(other)) => {
             Err(format!("the judge's {other} is no preference: 1 is for the first, 0 for the second, 0.5 for a tie"))
         }
-        (Opinion::Abstained, _) => Err("the judge abstained".to_owned()),
-        (Opinion::Failed, why) => Err(why.unwrap_or_default()),
+        Some(Cell::Abstained) => Err("the judge abstained".to_owned()),
+        Some(Cell::Invalid(why)) => Err(why.clone()),
+        Some(Cell::Reported(reported)) => Err(reported.1.clone()),
+        None => Err("an answer without a score".to_owned()),
     }
 }
 

@@ -108,10 +108,10 @@ impl CompoundQueues {
         self.queues().flat_map(|queue| queue.fleets())
     }
 
-    /// The fleet of a member of a function; none once its queue is closed.
-    pub fn fleet(&self, function: FunctionId, member: usize) -> Option<Arc<Fleet>> {
+    /// The fleet of a function, which its members share; none once its queue is closed.
+    pub fn fleet(&self, function: FunctionId) -> Option<Arc<Fleet>> {
         let (queue, _) = self.of.get(function)?.as_ref()?;
-        queue.fleets().get(queue.spec.members.get(member)?.rules).cloned()
+        queue.fleets().into_iter().next()
     }
 
     pub fn in_flight(&self, now_ns: u64) -> impl Iterator<Item = (InFlightCall, String)> {

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
+use guerdon_core::compose::{ComposeLane, Composite, Members, Reduce, Reduction};
 use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::report::Extra;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_http::{
-    Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpFunction, HttpLane, Reduce, Reduction,
-};
+use guerdon_http::{Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpFunction, HttpLane};
 use guerdon_testkit::judge::{JudgeConfig, Latency};
 use tokio::runtime::Handle;
 
@@ -61,8 +60,21 @@ impl CompoundRig {
     }
 }
 
-fn votes(votes: usize, reduce: Reduce) -> Compound {
-    Compound::Votes(votes, Reduction { reduce, weights: Vec::new(), needed: votes / 2 + 1, min_agreement: None })
+/// An engine with one function, which asks a judge several times.
+fn votes(votes: usize, reduce: Reduce, request: HttpFunction, rules: Policy) -> CompoundRig {
+    let rules_of_votes = Reduction { reduce, weights: Vec::new(), needed: votes / 2 + 1, min_agreement: None };
+    let composite = Composite { members: Members::Votes { function: 1, votes }, rules: rules_of_votes };
+    let plain = guerdon_testkit::function("judge", Shape::Sample);
+    let member = Function { member_of: Some(0), policy: rules, ..plain.clone() };
+    let functions = vec![Function { member_calls: votes, lane: 1, ..plain }, member];
+    let (runtime, clock) = (Handle::current(), Clock::start());
+    #[expect(clippy::expect_used, reason = "a rig that can't be set up fails its test")]
+    let lane =
+        HttpLane::new(&runtime, clock, &functions, vec![None, Some(request)], vec![None, None]).expect("endpoints");
+    let lane = Arc::new(lane);
+    let compose = ComposeLane::new(clock, vec![Some(composite), None]);
+    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(compose)];
+    CompoundRig { scheduler: Scheduler::start(&runtime, clock, functions, lanes), lane }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,7 +83,7 @@ async fn votes_are_requests_with_retries_of_their_own() {
     // Few, since five failures in a row open the breaker, and what fails then is no retry.
     let judge = mock(JudgeConfig { failing: 0.1, latency, seed: 3, ..Default::default() }).await;
     let request = chat(endpoint(&judge, "/v1/chat/completions"));
-    let rig = CompoundRig::new(votes(5, Reduce::Median), &[request], &policy(20 * SECOND, 20, 16), 1);
+    let rig = votes(5, Reduce::Median, request, policy(20 * SECOND, 20, 16));
     let batch = done(rig.submit(&texts(100), None)).await;
     for sample in 0..100 {
         let cell = batch.cell(sample, 0).unwrap();
@@ -138,7 +150,7 @@ async fn a_batch_that_runs_out_of_time_drops_its_requests() {
 async fn closing_ends_calls_in_the_middle() {
     let judge = mock(JudgeConfig::default()).await;
     let request = chat(endpoint(&judge, "/v1/chat/completions"));
-    let rig = CompoundRig::new(votes(3, Reduce::Mean), &[request], &policy(20 * SECOND, 0, 8), 1);
+    let rig = votes(3, Reduce::Mean, request, policy(20 * SECOND, 0, 8));
     let silent: Vec<String> = (0..20).map(|index| format!("{index} [[silence]]")).collect();
     let batch = rig.submit(&silent, None);
     while judge.seen().requests.load(Ordering::Relaxed) < 8 {

@@ -80,25 +80,38 @@ enum ValueScope {
 }
 
 /// The names and values of a record: `[["metric", name, value], ["fields", {…}], [kind, name,
-/// value], …]`.
+/// value], ["member", name, record], …]`.
 fn items(record: &Record) -> Vec<(String, Value, ValueScope)> {
-    let Ok(items) = serde_json::from_slice::<Vec<Vec<Value>>>(&record.json) else {
+    let Ok(items) = serde_json::from_slice::<Vec<Value>>(&record.json) else {
         // A number that JSON has no form for, or a lone surrogate: kept as it was recorded.
         let text = String::from_utf8_lossy(&record.json).into_owned();
         return vec![("recorded".to_owned(), Value::String(text), ValueScope::Each)];
     };
     let mut named = Vec::new();
+    add_items("", items, &mut named);
+    named
+}
+
+/// Adds the names and values of a record; fields have the names of their members before them.
+fn add_items(path: &str, items: Vec<Value>, named: &mut Vec<(String, Value, ValueScope)>) {
     for item in items {
+        let Value::Array(item) = item else { continue };
         let mut item = item.into_iter();
         match (item.next(), item.next(), item.next()) {
             (Some(_), Some(Value::Object(fields)), None) => {
-                named.extend(fields.into_iter().map(|(name, value)| (name, value, ValueScope::First)));
+                named.extend(
+                    fields.into_iter().map(|(name, value)| (format!("{path}{name}"), value, ValueScope::First)),
+                );
+            }
+            (Some(Value::String(kind)), Some(Value::String(member)), Some(Value::Array(record)))
+                if kind == "member" =>
+            {
+                add_items(&format!("{path}{member}/"), record, named);
             }
             (Some(_), Some(Value::String(name)), Some(value)) => named.push((name, value, ValueScope::Each)),
             _ => {}
         }
     }
-    named
 }
 
 fn json(extra: Extra) -> Value {
@@ -126,6 +139,14 @@ mod tests {
         let found = items(&record).into_iter();
         let found: Vec<(String, String)> = found.map(|(name, value, _)| (name, value.to_string())).collect();
         assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn fields_of_members_have_their_names() {
+        let found = items(&record(r#"[["member", "a", [["fields", {"b": 1}], ["metric", "m", 2]]]]"#));
+        let found: Vec<(String, String)> =
+            found.into_iter().map(|(name, value, _)| (name, value.to_string())).collect();
+        assert_eq!(found, [("a/b", "1"), ("m", "2")].map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
     #[test]

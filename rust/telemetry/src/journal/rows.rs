@@ -153,7 +153,7 @@ impl Rows {
         let functions = 0..batch.functions().len().min(self.constants.functions.len());
         let mut extras: Vec<_> = functions.clone().map(|function| extras(batch, function, &samples)).collect();
         let usage: Vec<_> = functions.clone().map(|function| batch.usage_in(function, samples.clone())).collect();
-        let (number, step) = (self.constants.first_batch + batch.id(), batch.step().map(signed));
+        let (number, step) = (self.constants.first_batch + batch.number(), batch.step().map(signed));
         for (place, sample) in samples.clone().enumerate() {
             for function in functions.clone() {
                 let Some(cell) = batch.cell(sample, function) else { continue };

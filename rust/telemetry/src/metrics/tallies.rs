@@ -111,7 +111,8 @@ impl BatchObserver for Tallies {
         }
         let Some(mut tallies) = self.stripe() else { return };
         let second = self.clock.now_ns() / SECOND_NS;
-        for (function, tally) in tallies.iter_mut().enumerate() {
+        // Hidden functions have no cells in it.
+        for (function, tally) in tallies.iter_mut().enumerate().take(batch.functions().len()) {
             for group in groups {
                 tally.add_group(batch, function, *group);
             }

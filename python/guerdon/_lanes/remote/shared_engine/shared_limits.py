@@ -46,7 +46,12 @@ def _shared(spec: FunctionSpec) -> Limit | None:
     if limit.key is not None:
         return limit
     given: dict[str, Any] = {one.name: getattr(limit, one.name) for one in fields(Limit)}
-    return SharedLimit(**given, identity=f"{spec.name} of this host, {_digest(spec, limit)}")
+    return SharedLimit(**given, identity=f"{_name(spec)} of this host, {_digest(spec, limit)}")
+
+
+def _name(spec: FunctionSpec) -> str:
+    """The name by which it was made, also of a member."""
+    return spec.name if spec.member_of is None else spec.name.removeprefix(f"{spec.member_of}/")
 
 
 def _digest(spec: FunctionSpec, limit: Limit) -> str:
@@ -55,7 +60,7 @@ def _digest(spec: FunctionSpec, limit: Limit) -> str:
     called = [(plan.fleet.endpoints, plan.api, plan.body, plan.secret) for plan in plans]
     target = getattr(spec.target, "__func__", spec.target)
     place = (getattr(target, "__module__", ""), getattr(target, "__qualname__", type(target).__qualname__))
-    parts = repr((spec.name, called or place, limit.rpm, limit.tpm, limit.concurrency))
+    parts = repr((_name(spec), called or place, limit.rpm, limit.tpm, limit.concurrency))
     return hashlib.blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

@@ -1,16 +1,13 @@
-"""`Votes`: several requests of a judge, made into one score."""
+"""`Votes`: several calls of one function on one sample, made into one score."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from guerdon._lanes.http.compound import CompoundPlan, CompoundReward
-from guerdon._lanes.http.reward import HttpReward, is_given
+from guerdon._functions.spec import Composition, FunctionSpec
 from guerdon._system.units import number
-from guerdon.errors import GuerdonWarning, RegistrationError, with_known_options
+from guerdon.errors import RegistrationError, with_known_options
 
 __all__ = ["Votes", "votes_of", "with_votes"]
 
@@ -21,14 +18,15 @@ _WAYS = ("median", "majority", "mean")
 @with_known_options
 @dataclass(frozen=True)
 class Votes:
-    """Several requests a sample, made into one score: ``votes=`` of `guerdon.judge`.
+    """Several calls a sample, made into one score: ``votes=`` of `guerdon.judge` and
+    `guerdon.reward`.
 
-    The judge gets as many as can decide, more only while the score is open, and none that can't
-    change it. More than half must give a score. ``result.extra`` has ``<name>/votes`` and
-    ``<name>/agreement``.
+    The function is called as often as can decide, more only while the score is open, and never
+    where it can't change it. More than half must give a score. ``result.extra`` has
+    ``<name>/votes`` and ``<name>/agreement``.
 
     Attributes:
-        count: Requests a sample at most, up to 64.
+        count: Calls a sample at most, up to 64.
         by: ``"median"``, ``"majority"``, the most common score (a tie abstains), or ``"mean"``.
         min_agreement: Abstain where the most common score has a smaller share of the votes.
 
@@ -45,7 +43,7 @@ class Votes:
 
 
 def votes_of(name: str, given: object) -> Votes:
-    """The votes of a judge, checked.
+    """The votes of a function, checked.
 
     Raises:
         RegistrationError: They can't be.
@@ -66,39 +64,28 @@ def votes_of(name: str, given: object) -> Votes:
     return votes
 
 
-def with_votes(
-    judge: HttpReward, made_by: Callable[..., HttpReward], given: dict[str, Any], votes: Votes
-) -> CompoundReward:
-    """The judge, asked several times a sample."""
-    name = judge.name
-    if is_given(judge, "pure", True):
-        raise RegistrationError(
-            f"reward function {name!r}: pure=True with votes={votes.count}: votes are requests of their own, and none stands for another."
-        )
-    if given["temperature"] == 0:
-        warnings.warn(
-            f"reward function {name!r} asks for votes={votes.count} at temperature 0, where a judge gives the same answer each time. Give "
-            "temperature=, such as 0.7, or None for the server's own.",
-            GuerdonWarning,
-            stacklevel=4,
-        )
-    plan = CompoundPlan.of(
+def with_votes(spec: FunctionSpec, votes: Votes) -> FunctionSpec:
+    """The function, called several times a sample.
+
+    Raises:
+        RegistrationError: Its calls are not of one sample, or it has an option that votes exclude.
+    """
+    wrong = f"reward function {spec.name!r}: "
+    if spec.shape != "sample" or spec.finish is not None:
+        raise RegistrationError(f"{wrong}votes={votes.count} is for functions whose calls score one sample alone.")
+    if spec.batch_size is not None:
+        raise RegistrationError(f"{wrong}votes={votes.count} with batch_size=: votes are about one sample at a time.")
+    if spec.cache is None and spec.pure and spec.lane != "http":
+        raise RegistrationError(f"{wrong}pure=True with votes={votes.count}: no vote stands for another.")
+    if spec.cache is not None and spec.lane != "http":
+        raise RegistrationError(f"{wrong}cache= with votes= is for guerdon.judge alone.")
+    composition = Composition(
         "votes",
-        [(name, judge)],
-        votes=votes.count,
+        (spec.name,),
+        (spec.as_member_of(spec.name, spec.name),),
         reduce=votes.by,
         needed=votes.count // 2 + 1,
         min_agreement=votes.min_agreement,
+        votes=votes.count,
     )
-    spec = judge.spec
-    return CompoundReward(
-        (made_by, given),
-        name,
-        plan,
-        spec.policy,
-        columns=spec.wants.required,
-        run_if=spec.run_if,
-        # If there is a folder, samples share all votes of one call.
-        pure=spec.cache is not None,
-        cache=spec.cache,
-    )
+    return replace(spec.composed(composition), pure=spec.cache is not None)

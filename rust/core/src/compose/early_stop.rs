@@ -1,10 +1,10 @@
 //! When votes that are still to come can't change the result.
 //!
-//! - compound-1  Votes stop only where every way in which the rest may end, failures and
+//! - compose-3  Votes stop only where every way in which the rest may end, failures and
 //!   abstentions among them, gives the same result.
 //! - Votes all count the same, without weights.
 
-use crate::compound::reduce::{Opinion, Reduce, ReducedScore, Reduction, agreement_of};
+use crate::compose::reduce::{Opinion, Reduce, ReducedScore, Reduction, agreement_of};
 
 /// Returns whether the result is the same however `remaining` more votes end.
 #[must_use]
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
-        /// compound-1: against trying all ends. A decided vote that `is_decided` misses costs
+        /// compose-3: against trying all ends. A decided vote that `is_decided` misses costs
         /// requests, never the score.
         #[test]
         fn votes_stop_only_where_nothing_can_change(

@@ -1,0 +1,112 @@
+"""Judges asked several times or with a fallback, and panels, as items of a dispatcher's list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from guerdon._functions.build import spec_of
+from guerdon._functions.reward_function import RewardFunction
+from guerdon._functions.signature import Wants
+from guerdon._functions.spec import Composition, FunctionSpec
+from guerdon._functions.stateful import StatefulReward
+from guerdon._lanes.http.reward import HttpReward, is_given
+from guerdon.errors import RegistrationError
+
+__all__ = ["CompositeReward", "member_spec", "with_fallback"]
+
+
+class CompositeReward(HttpReward):
+    """A reward function whose calls are calls of others: made by `guerdon.panel`, and by
+    `guerdon.judge` with ``votes=`` or ``fallback=``.
+
+    Attributes:
+        spec: What the dispatcher needs to know about it.
+    """
+
+    def __init__(self, made: tuple[Callable[..., HttpReward], dict[str, Any]], spec: FunctionSpec) -> None:
+        self._made = made
+        self.spec = replace(spec, item=self, target=self)
+        self.__name__ = spec.name
+
+    def __repr__(self) -> str:
+        composition = self.spec.composition
+        assert composition is not None
+        if composition.kind == "panel":
+            return f"<panel {self.name!r}: {len(composition.members)} members>"
+        if composition.kind == "fallback":
+            return repr(composition.members[0].item)
+        place = repr(composition.members[0].item).split(": ", 1)[1][:-1]
+        return f"<votes {self.name!r}: {place}>"
+
+
+def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
+    """A function that can be a member.
+
+    Args:
+        owner: The name of the function that calls it.
+        kind: The word for that in messages, such as ``"panel"``.
+
+    Raises:
+        RegistrationError: It can't be one.
+    """
+    wrong = f"reward function {owner!r}: "
+    if not isinstance(member, (HttpReward, RewardFunction, StatefulReward)):
+        raise RegistrationError(
+            f"{wrong}{member!r} can't be a member: expected what guerdon.judge, guerdon.http_reward or guerdon.reward makes, or a "
+            "guerdon.StatefulReward."
+        )
+    spec = spec_of(member)
+    if spec.compound is not None or spec.composition is not None:
+        raise RegistrationError(
+            f"{wrong}the member {spec.name!r} makes several calls itself: a {kind} takes functions that make one."
+        )
+    if spec.shape != "sample" or spec.finish is not None:
+        whole = "the whole batch" if spec.shape == "batch" else "a whole group"
+        raise RegistrationError(
+            f"{wrong}the member {spec.name!r} scores {whole} at once: a {kind} is about one sample."
+        )
+    if spec.cache is None and spec.pure and (not isinstance(member, HttpReward) or is_given(member, "pure", True)):
+        raise RegistrationError(f"{wrong}the member {spec.name!r} has pure=True, which is for functions by themselves.")
+    if spec.cache is not None:
+        raise RegistrationError(f"{wrong}the member {spec.name!r} has a cache=. Give it to the {kind} instead.")
+    if spec.batch_size is not None:
+        raise RegistrationError(
+            f"{wrong}the member {spec.name!r} has a batch_size: a {kind} asks about one sample at a time."
+        )
+    policy = spec.policy
+    for option, value, usual in (
+        ("total_timeout", policy.total_timeout, None),
+        ("on_failure", policy.on_failure, "nan"),
+        ("max_failure_rate", policy.max_failure_rate, None),
+        ("run_if", spec.run_if, None),
+    ):
+        if value != usual:
+            raise RegistrationError(f"{wrong}the member {spec.name!r} has a {option}: give it to the {kind}.")
+    return spec
+
+
+def with_fallback(judge: FunctionSpec, fallback: object, votes: int) -> FunctionSpec:
+    """The judge, and another function that is called where it fails.
+
+    Raises:
+        RegistrationError: They can't be combined.
+    """
+    wrong = f"reward function {judge.name!r}: "
+    if votes != 1:
+        raise RegistrationError(f"{wrong}fallback= with votes={votes}: a judge with a fallback is asked once.")
+    if is_given(judge.item, "pure", True):
+        raise RegistrationError(f"{wrong}fallback= with pure=True, which is for functions by themselves.")
+    second = member_spec(judge.name, "judge with a fallback", fallback)
+    if second.name == judge.name:
+        raise RegistrationError(f"{wrong}its fallback is called {judge.name!r}, too. Give that a name= of its own.")
+    if judge.cache is not None and second.lane != "http":
+        raise RegistrationError(f"{wrong}cache= is for judges alone, and the fallback {second.name!r} is none.")
+    members = (
+        replace(judge.as_member_of(judge.name, f"{judge.name}/{judge.name}"), has_fallback=True),
+        second.as_member_of(judge.name, f"{judge.name}/{second.name}"),
+    )
+    composed = judge.composed(Composition("fallback", (judge.name, second.name), members, reduce="median", needed=1))
+    columns = tuple(dict.fromkeys((*judge.wants.required, *second.wants.required)))
+    return replace(composed, wants=Wants(required=columns), pure=judge.cache is not None)
