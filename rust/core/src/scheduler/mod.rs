@@ -17,6 +17,7 @@ mod due;
 mod early_delivery;
 mod frames;
 mod gather;
+mod limiter_pause;
 mod loads;
 mod open_batches;
 mod order;
@@ -28,7 +29,6 @@ mod sharing;
 mod split;
 mod stalls;
 mod state;
-mod throttled;
 mod timers;
 
 #[cfg(all(test, not(feature = "loom")))]

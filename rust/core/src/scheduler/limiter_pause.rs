@@ -3,7 +3,7 @@
 
 /// One function's.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Throttled {
+pub(crate) struct LimiterPause {
     until_ns: u64,
     /// The end of a call may end it sooner.
     on_release: bool,
@@ -11,7 +11,7 @@ pub(crate) struct Throttled {
     flush_scheduled: bool,
 }
 
-impl Throttled {
+impl LimiterPause {
     pub(crate) const fn until(&mut self, until_ns: u64, on_release: bool) {
         (self.until_ns, self.on_release) = (until_ns, on_release);
     }
