@@ -107,8 +107,8 @@ ATTRIBUTES = {
     "SampleResult": {"reasons", "rewards", "status", "total"},
     "SandboxFusion": {"language", "server", "wait"},
     "Server": {
-        *("api_key_env", "api_key_file", "base_url", "ca_file", "ca_only", "client_cert", "client_key", "headers"),
-        *("hedge_after", "hedge_share", "http2", "max_cost", "price", "resolve"),
+        *("api_key", "api_key_env", "api_key_file", "base_url", "ca_file", "ca_only", "client_cert", "client_key"),
+        *("headers", "hedge_after", "hedge_share", "http2", "max_cost", "price", "resolve"),
     },
     "StatefulReward": {"close", "setup"},
     "Status": {"ABSTAINED", "CANCELLED", "CRASHED", "ERROR", "OK", "SKIPPED", "TIMEOUT", "label"},

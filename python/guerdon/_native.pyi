@@ -107,6 +107,18 @@ class HttpConfig:
         """
 
 @final
+class KeyRequests:
+    """Requests for an API key that a function gives, until the function of the http lane has
+    ended."""
+
+    def __new__(cls) -> KeyRequests: ...
+    def next(self) -> bool:
+        """Waits for a request; False at the end."""
+
+    def answer(self, key: str | None, why: str = "") -> None:
+        """Answers that request with a key, or with the reason why there is none."""
+
+@final
 class Kernel:
     """A native reward function."""
 

@@ -15,7 +15,7 @@ use guerdon_core::scheduler::Scheduler;
 use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 use guerdon_http::{
-    Api, BodyTemplate, Endpoint, FleetOptions, HttpFunction, HttpLane, Key, Method, Piece, Range, ResponseParser,
+    Api, BodyTemplate, Endpoint, FleetOptions, HttpFunction, HttpLane, KeySource, Method, Piece, Range, ResponseParser,
     ScoreParser, Tariff,
 };
 use guerdon_testkit::judge::MockJudge;
@@ -65,7 +65,7 @@ impl Payload for Texts {
 /// An endpoint of the mock.
 pub fn endpoint(judge: &MockJudge, path: &str) -> Endpoint {
     let authority = judge.authority().map(|pem| pem.as_bytes().to_vec());
-    let key = Some(Key::new("sk-very-secret".to_owned()));
+    let key = Some(KeySource::Text("sk-very-secret".to_owned()));
     Endpoint::new(&judge.url(path), Vec::new(), key, false, authority).unwrap()
 }
 
