@@ -493,6 +493,10 @@ class Engine:
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""
 
+    def limit_waits(self) -> list[float | None]:
+        """Seconds for which the limit of each function, or the other side of its calls, lets
+        nothing through; None where that is not so, or not known."""
+
 def recover_journal(folder: str) -> tuple[int, int, int, int, list[tuple[str, str]]]:
     """Make Parquet files of the streams in a folder whose writers died.
 
@@ -718,6 +722,7 @@ class EndpointSnapshot:
     in_flight: Final[int]
     answered: Final[int]
     failed: Final[int]
+    deferred: Final[int]
     p50_s: Final[float | None]
 
 @final
