@@ -8,6 +8,7 @@
 
 mod ask;
 mod bradley_terry;
+mod cascade;
 mod case_rules;
 mod cases;
 mod criteria;

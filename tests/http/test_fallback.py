@@ -1,0 +1,135 @@
+"""``judge(fallback=…)``: a second judge where the first fails."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, RegistrationError, Server, Status, http_reward, judge, parse
+from tests.http.server import Server as Served
+from tests.http.server import chat_completion, free_port, question, serving
+
+ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
+
+
+@pytest.fixture
+def second() -> Iterator[Served]:
+    """A judge that gives the length of what it is asked about."""
+    with serving(lambda path, body: chat_completion(str(len(question(body))))) as server:
+        yield server
+
+
+def graded(url: str, second: Served, **options: Any) -> Any:
+    other = judge(base_url=second.url, name="large", **ASK)
+    return judge(**{**ASK, "base_url": url, "name": "small", "fallback": other, **options})
+
+
+def scored(function: Any, completions: list[str]) -> Any:
+    with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
+        return dispatcher.score(completions=completions)
+
+
+@pytest.mark.fault(
+    "a judge fails on some samples, and has a `fallback`",
+    sees="the second judge's scores there, and the first one's reason in `extra`",
+)
+def test_samples_on_which_the_first_judge_fails_go_to_the_second(second: Served) -> None:
+    def first(path: str, body: dict[str, Any]) -> Any:
+        asked = str(body["messages"][0]["content"])
+        return (500, {"error": "out of memory"}) if asked == "bad" else chat_completion("7")
+
+    with serving(first) as server:
+        function = graded(server.url, second, keep_answers=True)
+        with Dispatcher([pickle.loads(pickle.dumps(function))], max_failure_rate=0.0) as dispatcher:
+            result = dispatcher.score(completions=["good", "bad", "fine"])
+    assert result.rewards.ravel().tolist() == [7.0, 3.0, 7.0]
+    assert [len(second.bodies), len(server.bodies)] == [1, 4]
+    assert list(result.extra["small/by"]) == [None, "large", None]
+    (why,) = filter(None, result.extra["small/failed"])
+    assert why.startswith("small: ")
+    assert "500 Internal Server Error" in why
+    assert "out of memory" in why
+    assert list(result.extra["small/answer"]) == ["7", None, "7"], "the second judge keeps none"
+    assert result.usage["small"]["requests"] == 5
+
+
+def test_an_answer_that_can_not_be_read_goes_to_the_second(second: Served) -> None:
+    with serving(lambda path, body: chat_completion("I would rather not say.")) as server:
+        result = scored(graded(server.url, second, repair=False), ["four"])
+    assert result.rewards.item() == 4.0
+    assert "I would rather not say" in str(result.extra["small/failed"])
+
+
+@pytest.mark.fault(
+    "a judge with a `fallback` is down",
+    sees="the second judge's scores at once: nobody waits for the circuit breaker of the first",
+)
+def test_nobody_waits_for_a_judge_that_is_down(second: Served) -> None:
+    begun = time.monotonic()
+    with Dispatcher([graded(f"http://127.0.0.1:{free_port()}", second, retries=3)]) as dispatcher:
+        result = dispatcher.score(completions=["x" * length for length in range(1, 65)])
+    assert result.rewards.ravel().tolist() == list(range(1, 65))
+    assert all("can't connect" in why or "circuit breaker is open" in why for why in result.extra["small/failed"])
+    assert time.monotonic() - begun < 60, "a breaker without a fallback makes calls wait for five minutes"
+
+
+def test_both_reasons_are_told_where_both_fail() -> None:
+    with serving(lambda path, body: (400, {"error": path})) as server:
+        function = judge(
+            **ASK, base_url=f"{server.url}/a", fallback=judge(**ASK, base_url=f"{server.url}/b", name="other")
+        )
+        with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(completions=["x"])
+    assert result.status.item() == Status.ERROR
+    (failure,) = result.failures()
+    assert "judge: " in failure.reason
+    assert "/a/chat/completions" in failure.reason
+    assert "; other: " in failure.reason
+    assert "/b/chat/completions" in failure.reason
+
+
+def test_a_reward_service_can_stand_in() -> None:
+    with serving(lambda path, body: {"score": 0.5}) as service:
+        other = http_reward(service.url, name="service")
+        with Dispatcher([judge(**ASK, base_url=f"http://127.0.0.1:{free_port()}", fallback=other)]) as dispatcher:
+            assert dispatcher.score(prompts=["p"], completions=["x"]).rewards.item() == 0.5
+
+
+URL = "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fallback": "large"}, "expected what guerdon.judge or guerdon.http_reward makes"),
+        ({"votes": 3}, "a judge with a fallback is asked once"),
+        ({"pure": True}, "with pure=True"),
+        ({"fallback": {"name": "judge"}}, "both are called 'judge'"),
+        ({"fallback": {"votes": 3, "temperature": 1.0}}, "it makes several requests itself"),
+        ({"fallback": {"total_timeout": 9}}, "has total_timeout, which the first judge's holds for both"),
+        ({"fallback": {"cache": "/tmp/x"}}, "has cache, which the first judge's holds for both"),
+        ({"fallback": {"on_failure": 0.0}}, "has on_failure"),
+    ],
+)
+def test_judges_that_can_not_stand_together_are_refused(options: dict[str, Any], message: str) -> None:
+    given = options.get("fallback", {})
+    other = judge(**{**ASK, "base_url": URL, "name": "large", **given}) if isinstance(given, dict) else given
+    with pytest.raises(RegistrationError, match=message):
+        judge(**{**ASK, "base_url": URL, **options, "fallback": other})
+
+
+def test_each_of_both_has_its_own_prompt_and_parser(second: Served) -> None:
+    other = judge(
+        server=Server(second.url), model="m", prompt="{prompt}", parse=parse.number(range=(0, 100)), name="large"
+    )
+    with (
+        serving(lambda path, body: (422, {})) as server,
+        Dispatcher([judge(**ASK, base_url=server.url, fallback=other)]) as dispatcher,
+    ):
+        assert dispatcher.score(prompts=["seven!!"], completions=["x"]).rewards.item() == 7.0
+        assert [one.failed for one in dispatcher.endpoints("judge", "judge")] == [1]
+        assert [one.answered for one in dispatcher.endpoints("judge", "large")] == [1]
