@@ -15,10 +15,11 @@ use guerdon_core::scheduler::Scheduler;
 use guerdon_http::{
     Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpFunction, HttpLane, Reduce, Reduction,
 };
+use guerdon_testkit::Texts;
 use guerdon_testkit::judge::{JudgeConfig, Latency};
 use tokio::runtime::Handle;
 
-use super::rig::{Texts, chat, done, endpoint, policy};
+use super::rig::{chat, done, endpoint, policy};
 use super::{SECOND, mock, texts};
 
 /// An engine whose functions are the columns of one compound function.
