@@ -14,7 +14,6 @@ from guerdon._functions.conditions import RunIf
 from guerdon._functions.options import BATCH_WAIT, batching, flag
 from guerdon._lanes.http import dialects
 from guerdon._lanes.http.body import ColumnValue, ColumnValues
-from guerdon._lanes.http.fallback import with_fallback
 from guerdon._lanes.http.fleet import checked_endpoints
 from guerdon._lanes.http.options import build, extra_body, name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward
@@ -49,7 +48,6 @@ def judge(
     stream: bool = False,
     body: Mapping[str, Any] | None = None,
     votes: int | Votes = 1,
-    fallback: HttpReward | None = None,
     api_key_env: str | None = None,
     keep_answers: bool = False,
     name: str = "judge",
@@ -110,10 +108,6 @@ def judge(
             once it stands there. The server writes no more then.
         body: More fields of the request's JSON; they override those above.
         votes: Requests a sample, made into one score, the median; or a `guerdon.Votes`.
-        fallback: A second judge, asked about the samples on which this one fails after its
-            ``retries``, or while its circuit breaker is open. It has its own prompt, parser and
-            limit. ``result.extra["<name>/failed"]`` then has the reason, and ``<name>/by`` the
-            name of the second.
         api_key_env: Name of the environment variable that holds the API key.
         keep_answers: Keep what the judge said in `RewardBatch.extra`: ``<name>/answer``,
             ``/reasoning``, ``/finish_reason``, ``/request_id``, ``/model``, ``/prompt_tokens``,
@@ -205,8 +199,6 @@ def judge(
             f"reward function {name!r}: prompt={prompt!r}: it has no field, so all samples would be asked the same. Name the "
             "columns that the judge is to see, as in {completion}."
         )
-    if fallback is not None:
-        return with_fallback(made, judge, given, fallback, votes=asked_votes.count)
     return made if asked_votes.count == 1 else with_votes(made, judge, given, asked_votes)
 
 

@@ -114,7 +114,7 @@ class FunctionSpec:
         if getattr(self.compound, "leader", None) is not None:
             return {}  # another function sends its requests
         members = getattr(self.compound, "members", ())
-        if getattr(self.compound, "kind", "") in ("panel", "cascade"):
+        if getattr(self.compound, "kind", "") == "panel":
             return {member.name: (place, member.plan.fleet) for place, member in enumerate(members)}
         plan: RequestPlan | None = members[0].plan if members else self.http
         return {} if plan is None else {"": (0, plan.fleet)}

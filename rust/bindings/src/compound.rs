@@ -101,7 +101,6 @@ impl CompoundConfig {
         let kind = match kind {
             "votes" => Compound::Votes(settings.get_item("votes")?.extract()?, reduction()?),
             "panel" => Compound::Panel(reduction()?),
-            "cascade" => Compound::Cascade,
             "criteria" => Compound::Criteria,
             "rubric" => Compound::Rubric(settings.get_item("columns")?.extract()?),
             "pairwise" => {

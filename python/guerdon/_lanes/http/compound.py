@@ -51,8 +51,7 @@ class CompoundPlan:
     """Plan that turns the calls of one function into several requests.
 
     Attributes:
-        kind: ``"votes"``, ``"panel"``, ``"cascade"``, ``"criteria"``, ``"rubric"`` or
-            ``"pairwise"``.
+        kind: ``"votes"``, ``"panel"``, ``"criteria"``, ``"rubric"`` or ``"pairwise"``.
         members: Those that share a spec share its limit.
         fields: The columns of all of them, by number.
         settings: Those of the kind, for the engine's ``CompoundConfig``.
@@ -145,7 +144,7 @@ class Criterion:
 
 class CompoundReward(HttpReward):
     """A reward function whose calls are several requests: made by `guerdon.panel`,
-    `guerdon.pairwise` and `guerdon.judge` with ``votes=`` or ``fallback=``.
+    `guerdon.pairwise` and `guerdon.judge` with ``votes=``.
 
     Attributes:
         spec: What the dispatcher needs to know about it.

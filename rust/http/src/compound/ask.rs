@@ -102,7 +102,6 @@ impl<'a> Asker<'a> {
         let queue = self.queue;
         let asked = queue.spec.members.get(member).ok_or_else(|| broken("there is no such member"))?;
         let (rules, permits) = (&queue.spec.rules[asked.rules], &queue.permits[asked.rules]);
-        let waits_for_breaker = !queue.spec.kind.has_another(member, queue.spec.members.len());
         let counted = self.counted(about);
         if let Some(reason) = counted.and_then(|tokens| permits.exceeds(tokens)) {
             return Err(broken(&reason));
@@ -110,10 +109,9 @@ impl<'a> Asker<'a> {
         let about_so_many = Tokens::Estimated(rules.limit.as_ref().and_then(|limit| limit.tokens));
         let tokens = counted.map_or(about_so_many, Tokens::Counted);
         let expires_ns = self.unit.batch.expires_ns(self.unit.key.1, queue.function);
-        let (mut attempts, mut repair, mut last_error) = (RequestAttempts::first(), None, None);
+        let (mut attempts, mut repair) = (RequestAttempts::first(), None);
         loop {
-            let permit = permits.acquire(tokens, waits_for_breaker).await;
-            let mut permit = permit.map_err(|reason| broken(&last_error.take().unwrap_or(reason)))?;
+            let mut permit = permits.acquire(tokens).await.map_err(|reason| broken(&reason))?;
             let body = made(repair.as_deref()).ok_or_else(|| broken(NO_TEXTS))?;
             let used =
                 AttemptMeter { meter: Meter::new(&asked.request.tariff, queue.clock), whole: &self.meters[member] };
@@ -167,7 +165,6 @@ impl<'a> Asker<'a> {
                 self.unit.batch.count_excused(queue.function);
             }
             queue.clock.sleep_until_ns(due_ns).await;
-            last_error = Some(failure.reason);
         }
     }
 

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use crate::compound::ask::Asker;
 use crate::compound::function::Compound;
 use crate::compound::queue::{CompoundQueue, TakenUnit};
-use crate::compound::{cascade, cases, criteria, pairwise, panel, votes};
+use crate::compound::{cases, criteria, pairwise, panel, votes};
 
 /// Asks until all columns of a unit are answered.
 pub fn drive(queue: Arc<CompoundQueue>, unit: Arc<TakenUnit>) -> BoxFuture<'static, ()> {
@@ -17,7 +17,6 @@ pub fn drive(queue: Arc<CompoundQueue>, unit: Arc<TakenUnit>) -> BoxFuture<'stat
         let (ended, mut report) = match &queue.spec.kind {
             Compound::Votes(votes, rules) => votes::ask(&asker, *votes, rules).await,
             Compound::Panel(rules) => panel::ask(&asker, rules).await,
-            Compound::Cascade => cascade::ask(&asker).await,
             Compound::Pairwise(rules) => pairwise::ask(&asker, *rules).await,
             Compound::Cases(rules) => cases::ask(&asker, rules).await,
             Compound::Criteria => return criteria::ask_each(&asker).await,

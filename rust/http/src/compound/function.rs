@@ -48,8 +48,6 @@ pub enum Compound {
     Votes(usize, Reduction),
     /// Each member once.
     Panel(Reduction),
-    /// The first member, and the next one where it failed.
-    Cascade,
     /// Each member once, one after the other; each has a separate column.
     Criteria,
     /// One request, whose answer has a score for each of this many columns.
@@ -84,11 +82,6 @@ impl Compound {
         if let Self::Rubric(criteria) = self { *criteria } else { 1 }
     }
 
-    /// Returns whether another member is asked where this one fails.
-    pub(super) fn has_another(&self, member: usize, members: usize) -> bool {
-        matches!(self, Self::Cascade) && member + 1 < members
-    }
-
     /// The key of its requests: those with the same text go to one endpoint, as a group's do.
     #[must_use]
     pub fn request_key(&self, key: RequestKey) -> RequestKey {
@@ -108,7 +101,7 @@ impl Compound {
         match self {
             Self::Criteria => members,
             Self::Rubric(criteria) => *criteria,
-            Self::Votes(..) | Self::Panel(_) | Self::Cascade | Self::Pairwise(_) | Self::Cases(_) => 1,
+            Self::Votes(..) | Self::Panel(_) | Self::Pairwise(_) | Self::Cases(_) => 1,
         }
     }
 }

@@ -8,7 +8,6 @@
 
 mod ask;
 mod bradley_terry;
-mod cascade;
 mod case_rules;
 mod cases;
 mod criteria;

@@ -46,9 +46,8 @@ impl PermitQueue {
         Arc::new(Self { limiter, clock, runtime, turn, released, flushing: AtomicBool::new(false) })
     }
 
-    /// Waits for a permit; `Err` has the reason if there is none. A request that does not wait for
-    /// the breaker gets none while that is open.
-    pub async fn acquire(self: &Arc<Self>, tokens: Tokens, waits_for_breaker: bool) -> Result<RequestPermit, String> {
+    /// Waits for a permit; `Err` has the reason if there is none.
+    pub async fn acquire(self: &Arc<Self>, tokens: Tokens) -> Result<RequestPermit, String> {
         let _turn = self.turn.lock().await;
         loop {
             // Before the question: no end is missed.
@@ -58,9 +57,6 @@ impl PermitQueue {
                     return Ok(RequestPermit { sent: false, permit: Some(permit), queue: self.clone() });
                 }
                 AcquireResult::Refused(reason) => return Err(reason),
-                AcquireResult::Wait { .. } if !waits_for_breaker && self.limiter.breaker_is_open() => {
-                    return Err("its circuit breaker is open after several failed requests".to_owned());
-                }
                 AcquireResult::Wait { until_ns, on_release } => {
                     let latest_ns = self.clock.now_ns().saturating_add(LONGEST_NS);
                     let until = self.clock.sleep_until_ns(until_ns.min(latest_ns));
