@@ -107,6 +107,18 @@ class HttpConfig:
         """
 
 @final
+class KeyRequests:
+    """Requests for an API key that a function gives, until the function of the http lane has
+    ended."""
+
+    def __new__(cls) -> KeyRequests: ...
+    def next(self) -> bool:
+        """Waits for a request; False at the end."""
+
+    def answer(self, key: str | None, why: str = "") -> None:
+        """Answers that request with a key, or with the reason why there is none."""
+
+@final
 class Kernel:
     """A native reward function."""
 
@@ -480,6 +492,10 @@ class Engine:
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""
 
+    def limit_waits(self) -> list[float | None]:
+        """Seconds for which the limit of each function, or the other side of its calls, lets
+        nothing through; None where that is not so, or not known."""
+
 def recover_journal(folder: str) -> tuple[int, int, int, int, list[tuple[str, str]]]:
     """Make Parquet files of the streams in a folder whose writers died.
 
@@ -705,6 +721,7 @@ class EndpointSnapshot:
     in_flight: Final[int]
     answered: Final[int]
     failed: Final[int]
+    deferred: Final[int]
     p50_s: Final[float | None]
 
 @final

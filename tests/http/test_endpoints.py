@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from typing import Any
@@ -53,6 +54,14 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
             while len(dispatcher.dump()):
                 time.sleep(0.005)
             time.sleep(1.0)  # its answer was read; what it says is kept some microseconds later
+            dump = dispatcher.dump()
+            where, seconds = dump.throttled["judge"]
+            assert where.startswith(server.url)
+            assert 0 < seconds <= 1.1
+            said = rf"'judge': 1 sample waiting: waits for the limit of {where} until \d\d:\d\d:\d\d \(in "
+            assert re.search(said, str(dump))
+            (endpoint,) = dispatcher.endpoints("judge")
+            assert (endpoint.deferred, endpoint.failed) == (1, 0)
             second = dispatcher.submit(completions=["y"])
             assert second.result().rewards.item() == first.result().rewards.item() == 1.0
     assert min(came[1:]) - came[0] >= 1.9

@@ -1,14 +1,17 @@
-"""API keys in files that others replace while a judge is asked."""
+"""API keys that are replaced while a judge is asked: in files, and by functions."""
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Server, judge
+from guerdon import Dispatcher, Journal, Limit, Server, judge
 from tests.http.server import Handler, chat_completion, serving
 
 
@@ -96,3 +99,101 @@ def test_a_key_file_without_a_key_leaves_the_key_as_it_was(tmp_path: Path, left:
             assert door.refused == 1
             door.key = "first-key-1234567"
             assert dispatcher.score(completions=["d"]).rewards.item() == 7.0
+
+
+class Tokens:
+    """Tokens that a server takes a number of times each, and the function that fetches them."""
+
+    def __init__(self, uses: int) -> None:
+        self.left, self.uses = 0, uses
+        self.fetched: list[str] = []
+        self.threads: set[str] = set()
+        self.refused = 0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        self.threads.add(threading.current_thread().name)
+        with self._lock:
+            self.left = self.uses
+            self.fetched.append(f"{len(self.fetched):04}-token-of-an-hour")
+            return self.fetched[-1]
+
+    def takes(self, token: str) -> bool:
+        with self._lock:
+            good = self.fetched[-1:] == [token] and self.left > 0
+            self.left -= good
+            self.refused += not good
+        return good
+
+
+@pytest.mark.fault(
+    "the token of a judge expires, and a function gives the next one",
+    sees="nothing: `api_key` is called again after a 401, and the request is sent once more",
+)
+def test_a_function_gives_the_next_token_after_a_401(tmp_path: Path) -> None:
+    tokens = Tokens(uses=40)
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        def reply(handler: Handler) -> None:
+            brought = handler.headers["Authorization"].removeprefix("Bearer ")
+            good = tokens.takes(brought)
+            text = json.dumps(chat_completion("Score: 7") if good else {"error": f"{brought} has expired"})
+            handler.send_response(200 if good else 401)
+            handler.send_header("Content-Length", str(len(text)))
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+            handler.wfile.write(text.encode())
+
+        return reply
+
+    with serving(answer) as server:
+        asked = judge(
+            server=Server(server.url, api_key=tokens),
+            model="m",
+            prompt="{completion}",
+            retries=0,
+            pure=False,
+            limit=Limit(concurrency=8),
+        )
+        journal = Journal(tmp_path, texts=True)
+        with Dispatcher([asked], max_failure_rate=1.0, journal=journal) as dispatcher:
+            assert tokens.fetched == [], "no request needed one yet"
+            result = dispatcher.score(completions=[str(number) for number in range(200)])
+    assert [failure.reason for failure in result.failures()] == []
+    assert result.rewards.ravel().tolist() == [7.0] * 200
+    assert len(tokens.fetched) == 5
+    assert tokens.threads == {"guerdon key of judge"}
+    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"token-of-an-hour" not in written
+
+
+def _says(token: str) -> Callable[[], Any]:
+    return lambda: token
+
+
+def _raises() -> str:
+    raise ConnectionError("the login service is down")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (_raises, "no key from the function in api_key=: it raised ConnectionError: the login service is down"),
+        (sys.exit, "it raised SystemExit"),
+        (dict, "it returned a dict, not the key"),
+        (_says(" "), "it returned an empty string, not the key"),
+        (_says("a\nb"), "the API key contains characters that a header can't hold"),
+        (_says("third-key-1234567"), "401 Unauthorized (check the API key)"),
+    ],
+)
+@pytest.mark.fault(
+    "the function that gives a judge's key raises, or returns none",
+    sees="an error with its words, after the usual `retries`",
+)
+def test_a_function_without_a_key_is_the_reason(function: Callable[[], Any], reason: str) -> None:
+    with serving(Door("another-key", "Authorization")) as server:
+        asked = judge(server=Server(server.url, api_key=function), model="m", prompt="{completion}", retries=1)
+        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
+            (failure,) = dispatcher.score(completions=["a"]).failures()
+    assert reason in failure.reason
+    assert "third-key" not in failure.reason

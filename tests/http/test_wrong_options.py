@@ -18,6 +18,12 @@ LONG = "x" * 1_000_000
 CIRCLE: dict[str, Any] = {}
 CIRCLE["self"] = CIRCLE
 ASKED: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
+
+
+async def fetched_later() -> str:
+    return "sk-123"
+
+
 MAKERS: dict[str, Callable[..., object]] = {
     "judge": lambda **given: judge(**reached({**ASKED, "prompt": "{completion}", **given})),
     "http_reward": lambda **given: http_reward(**{"url": "http://127.0.0.1:1", **given}),
@@ -34,6 +40,7 @@ WRONG: list[tuple[str, str, list[object]]] = [
         [["http://x", "HTTP://X"], ["http://x/v1", "http://x:80/v1/"], ["https://x:443", "https://x"]],
     ),
     ("judge", "api_key_file", [7, True, b"key", ["key"], {}]),
+    ("judge", "api_key", [7, "sk-123", b"key", fetched_later]),
     ("judge", "ca_file", [7, True, b"ca.pem", ["ca.pem"]]),
     ("judge", "client_cert", [7, b"cert.pem"]),
     ("judge", "body", [7, "x", {"a": b"xy"}, {"a": {1, 2}}, {"a": float("nan")}]),
@@ -79,7 +86,13 @@ def test_a_wrong_option_is_refused_by_name(maker: str, option: str, value: objec
         ("judge", {"base_url": "localhost"}, "is not an address"),
         ("judge", {"base_url": "http://me:pw@x"}, "pass a key as api_key_env"),
         ("judge", {"api_key_env": "sk-123"}, "names the environment variable"),
-        ("judge", {"api_key_env": "A", "api_key_file": "B"}, "not both"),
+        ("judge", {"api_key_env": "A", "api_key_file": "B"}, "pass only one of"),
+        (
+            "judge",
+            {"api_key": "sk-123"},
+            "expected a function (not an async one) that returns the key. A key that does not",
+        ),
+        ("judge", {"api_key": str, "api_key_file": "B"}, "pass only one of"),
         ("judge", {"parse": parse.regex("(?=x)")}, "look-around"),
         ("judge", {"parse": "number"}, "a parser of guerdon.parse"),
         ("judge", {"max_tokens": 0}, "max_tokens=0: expected a whole number"),
@@ -114,7 +127,7 @@ def test_a_wrong_option_is_refused_by_name(maker: str, option: str, value: objec
             "'X-Odd' of the request holds a key",
         ),
         ("judge", {"response_format": {"hf-token": "sk-123"}}, "'hf-token' of the request holds a key"),
-        ("judge", {"headers": {"x-api-key": "{key}"}}, "neither api_key_env= nor api_key_file= is given"),
+        ("judge", {"headers": {"x-api-key": "{key}"}}, "none of api_key_env=, api_key_file= and api_key= is given"),
         ("judge", {"headers": {"Content-Length": "3"}}, "is set by guerdon"),
         ("judge", {"api": []}, "expected one of 'chat', 'completions'"),
         ("judge", {"temperature": "0"}, "temperature='0'"),

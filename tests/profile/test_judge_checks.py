@@ -156,6 +156,29 @@ def test_a_judge_whose_server_fails_is_given_up_early() -> None:
     assert "500" in finding.message
 
 
+def test_a_judge_that_is_throttled_is_not_clean() -> None:
+    asked: list[str] = []
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        asked.append(question(body))
+        if len(asked) == 30:
+            return 429, {"error": "too many requests"}
+        return chat_completion(str(quality(question(body))))
+
+    with serving(answer) as server:
+        asks = judge(
+            parse=parse.number(range=(-99, 99)),
+            base_url=server.url,
+            model="m",
+            prompt="Rate: {completion}",
+            temperature=None,
+        )
+        facts = check_judge([asks.spec], ROWS, 20, None, 60.0)["judge"]
+    (finding,) = facts.findings
+    assert (finding.check, finding.severity) == ("throttled", "warning")
+    assert "put off 1 requests (429" in finding.message
+
+
 def test_check_without_answers_is_not_clean() -> None:
     def rate(path: str, body: dict[str, Any]) -> Any:
         text = question(body)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Trace, _native, reward
+from guerdon import Dispatcher, RetryAfter, Trace, _native, reward
 from guerdon.cli import main
 from tests.timeline.perfetto_files import parse
 
@@ -118,3 +118,22 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with contextlib.suppress(ValueError):
         _native.trace_summary(str(path))
+
+
+def test_an_attempt_that_was_put_off_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused: list[str] = []
+
+    def later(completion: str) -> float:
+        if not refused:
+            refused.append(completion)
+            raise RetryAfter(0.01)
+        return 1.0
+
+    path = tmp_path / "run.pftrace"
+    function = reward(later, name="later", lane="thread")
+    with Dispatcher([function], trace=Trace(path, shortest=0.0)) as dispatcher:
+        assert dispatcher.score(completions=["a"]).attempts.item() == 2
+    assert main(["trace", str(path), "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["functions"]["later"]
+    assert (counts["calls"], counts["failed"], counts["retries"]) == (2, 0, 1)
+    assert [one.values["status"] for one in parse(path).named("later")] == ["deferred", "ok"]

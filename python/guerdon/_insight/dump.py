@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ class Dump(Sequence[InFlight]):
     Attributes:
         waiting: Samples by function that have neither an outcome nor a call in flight: they wait
             for a place, for a retry or for their group.
+        throttled: Of the functions whose samples wait for a limit, or for a server that throttles
+            them: its endpoints, and for how many seconds.
         workers: Process ids of the workers alive.
         endpoints: Of each judge or reward service with several, by function: their state.
         nodes: With a cluster, of each node by name: its state, and how many calls it has of this
@@ -103,12 +106,15 @@ class Dump(Sequence[InFlight]):
         workers: Sequence[int],
         endpoints: Mapping[str, Sequence[Endpoint]] = MappingProxyType({}),
         nodes: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+        throttled: Mapping[str, tuple[str, float]] = MappingProxyType({}),
     ) -> None:
         self._calls = tuple(sorted(calls, key=lambda call: -call.age_s))
         self.waiting = dict(waiting)
         self.workers = tuple(workers)
         self.endpoints = {name: tuple(each) for name, each in endpoints.items()}
         self.nodes = dict(nodes)
+        self.throttled = dict(throttled)
+        self._taken = time.time()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -121,7 +127,11 @@ class Dump(Sequence[InFlight]):
         return self._calls[index]
 
     def __str__(self) -> str:
-        waiting = [f"{name!r}: {_number(count, 'sample')} waiting" for name, count in self.waiting.items() if count]
+        waiting = [
+            f"{name!r}: {_number(count, 'sample')} waiting{self._why(name)}"
+            for name, count in self.waiting.items()
+            if count
+        ]
         alive = f"{_number(len(self), 'call')} in flight, {_number(len(self.workers), 'worker process', 'es')} alive"
         fleets = [
             "\n".join([f"endpoints of {name!r}:", *(f"  {one}" for one in each)])
@@ -132,6 +142,13 @@ class Dump(Sequence[InFlight]):
             for name, (state, count) in self.nodes.items()
         ]
         return "\n".join([alive, *map(str, self._calls), *waiting, *nodes, *fleets])
+
+    def _why(self, name: str) -> str:
+        if name not in self.throttled:
+            return ""
+        endpoint, seconds = self.throttled[name]
+        until = time.strftime("%H:%M:%S", time.localtime(self._taken + seconds))
+        return f": waits for the limit of {endpoint or 'the function'} until {until} (in {seconds:.3g} s)"
 
     def __repr__(self) -> str:
         return f"<Dump of {_number(len(self), 'call')} in flight>"
@@ -156,7 +173,18 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
     }
     several = {name: each for name, each in fleets.items() if len(each) > 1}
     nodes = {node.name: (node.state, node.calls) for node in engine.nodes()}
-    return Dump(calls, waiting, engine.worker_pids(), several, nodes)
+    throttled = {
+        spec.name: (_endpoints(spec), seconds)
+        for spec, seconds in zip(specs, engine.limit_waits(), strict=True)
+        if seconds is not None and waiting[spec.name]
+    }
+    return Dump(calls, waiting, engine.worker_pids(), several, nodes, throttled)
+
+
+def _endpoints(spec: FunctionSpec) -> str:
+    """The endpoints of a function's requests in few words; empty without any."""
+    shown = [fleet.shown(url) for _, fleet in spec.fleets.values() for url, _ in fleet.endpoints]
+    return f"{shown[0]} and {len(shown) - 1} more" if len(shown) > 1 else "".join(shown)
 
 
 def _here(engine: Engine, supervisor: StackSource | None, specs: Sequence[FunctionSpec]) -> list[InFlight]:

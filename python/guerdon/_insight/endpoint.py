@@ -25,6 +25,7 @@ class Endpoint:
         in_flight: Requests on their way to it.
         answered: Requests that it answered with a score, or at least with an answer.
         failed: Requests that failed there: other statuses, broken connections, timeouts.
+        deferred: Requests that it put off (429), which are made again.
         p50_s: Median seconds of its last 64 answers; None without any.
     """
 
@@ -35,15 +36,17 @@ class Endpoint:
     in_flight: int = 0
     answered: int = 0
     failed: int = 0
+    deferred: int = 0
     p50_s: float | None = None
 
     def __str__(self) -> str:
         place = self.address if self.ip is None else f"{self.address} ({self.ip})"
         weight = "" if self.weight == 1 else f", weight {self.weight:g}"
+        deferred = f", {self.deferred} deferred" if self.deferred else ""
         median = "" if self.p50_s is None else f", p50 {self.p50_s:.3g} s"
         return (
             f"{place}: breaker {self.breaker}, {self.in_flight} in flight, {self.answered} answered, "
-            f"{self.failed} failed{median}{weight}"
+            f"{self.failed} failed{deferred}{median}{weight}"
         )
 
 
@@ -60,6 +63,7 @@ def endpoints_of(engine: Engine | None, function: int, fleet: EndpointList) -> l
             in_flight=one.in_flight,
             answered=one.answered,
             failed=one.failed,
+            deferred=one.deferred,
             p50_s=one.p50_s,
         )
         for one in engine.endpoints(function)

@@ -177,6 +177,7 @@ def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) ->
         facts = found[name] = JudgeFacts()
         _used(facts, [*results, padded], results, name, _REPEATS * len(rows))
         _failed(facts, results, name, rows)
+        _throttled(facts, [*results, padded], name)
         scores = np.stack([result.rewards[..., column].ravel() for result in results])
         facts.seconds = _seconds(full, column)
         if first is not None and facts.seconds and (few := _seconds([first], column)):
@@ -294,6 +295,7 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
     shares = (1.0 - straight.rewards[:, 0, 0] + other.rewards[:, 0, 0]) / 2.0
     _used(facts, results, results[:3], name, 3 * len(pairs))
     _failed(facts, [first], name, rows.take([place for place in places for _ in range(2)]))
+    _throttled(facts, results, name)
     facts.seconds = [float(each) for result in results[:3] for each in result.run_s.ravel() if each > 0]
     whole = ~(np.isnan(wins) | np.isnan(wins_swapped))
     place_one = int((whole & (wins == 1) & (wins_swapped == 1)).sum())
@@ -381,6 +383,17 @@ def _used(facts: JudgeFacts, results: Sequence[Any], own: Sequence[Any], name: s
     facts.facts["cost_per_sample"] = cost if cost == cost else None
     tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
     facts.facts["tokens"] = int(tokens) if tokens == tokens else None
+
+
+def _throttled(facts: JudgeFacts, results: Sequence[Any], name: str) -> None:
+    """Notes requests that the server put off: a run asks for many more at once."""
+    deferrals = sum(int(result.timings[name]["deferrals"]) for result in results)
+    if deferrals:
+        message = (
+            f"Its server put off {deferrals} requests (429, too many requests), which were made again: scores are right, but "
+            "take longer. Give it limit=Limit(rpm=…) or Limit(concurrency=…), as the server allows."
+        )
+        facts.findings.append(Finding("throttled", "warning", message))
 
 
 def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: SampleRows) -> None:

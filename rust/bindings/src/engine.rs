@@ -317,6 +317,13 @@ impl Engine {
         Ok(gil::detached(py, move || scheduler.open_cells()))
     }
 
+    /// Seconds for which the limit of each function lets nothing through, where that is known.
+    fn limit_waits(&self, py: Python<'_>) -> PyResult<Vec<Option<f64>>> {
+        let scheduler = self.parts()?.scheduler.clone();
+        let waits = gil::detached(py, move || scheduler.limit_waits());
+        Ok(waits.into_iter().map(|wait| wait.map(|wait| wait.as_secs_f64())).collect())
+    }
+
     /// Returns the address of the metrics, or the reason why they are not served; both `None` where
     /// nobody asked for it.
     fn metrics_address(&self) -> PyResult<(Option<String>, Option<String>)> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
-    BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece,
+    BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, KeySource, Piece,
     ResponseParser,
 };
 use pyo3::exceptions::PyValueError;
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use tokio::runtime::Handle;
 
+use crate::key_requests::KeyRequests;
 use crate::parse::{ParseArg, json_path};
 use crate::tariff::TariffArg;
 use crate::words::word;
@@ -54,6 +55,7 @@ struct HttpArg {
     headers: Vec<(String, String)>,
     key: Option<String>,
     key_file: Option<PathBuf>,
+    key_requests: Option<Py<KeyRequests>>,
     http2: bool,
     authorities: Option<PyBackedBytes>,
     only_these_authorities: bool,
@@ -76,7 +78,7 @@ pub struct HttpConfig {
 impl HttpConfig {
     #[new]
     fn new(given: HttpArg) -> PyResult<Self> {
-        let HttpArg { key, key_file, headers, endpoints, resolve_all, hedge_share, .. } = given;
+        let HttpArg { key, key_file, key_requests, headers, endpoints, resolve_all, hedge_share, .. } = given;
         let wrong = |why: String| PyValueError::new_err(why);
         let path = || if given.path.is_empty() { Ok(None) } else { json_path(&given.path).map(Some) };
         let parser = match &*given.api {
@@ -90,7 +92,11 @@ impl HttpConfig {
         };
         let tariff = given.tariff.map(TariffArg::tariff).unwrap_or_default();
         let authorities = given.authorities.map(|pem| pem.to_vec());
-        let key = key.map(|key| Key::new(key).in_file(key_file));
+        let key = match (key, key_file) {
+            (Some(key), Some(file)) => Some(KeySource::File(key, file)),
+            (Some(key), None) => Some(KeySource::Text(key)),
+            (None, _) => key_requests.and_then(|requests| requests.get().source()),
+        };
         let endpoint = Endpoint::new(&given.url, headers, key, given.http2, authorities);
         let client = given.client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));
         let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(given.only_these_authorities, client));

@@ -56,6 +56,7 @@ pub struct PyEndpointSnapshot {
     in_flight: usize,
     answered: u64,
     failed: u64,
+    deferred: u64,
     p50_s: Option<f64>,
 }
 
@@ -69,6 +70,7 @@ pub fn endpoints(lane: &HttpLane, function: usize) -> Vec<PyEndpointSnapshot> {
         in_flight: one.in_flight,
         answered: one.answered,
         failed: one.failed,
+        deferred: one.deferred,
         p50_s: one.p50_ns.map(seconds),
     };
     lane.endpoints(function).into_iter().map(snapshot).collect()

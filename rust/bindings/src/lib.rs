@@ -18,6 +18,7 @@ mod http;
 mod in_flight;
 mod journal;
 mod kernel;
+mod key_requests;
 mod lane_kind;
 mod lanes;
 mod limit;
@@ -69,6 +70,8 @@ mod _native {
     use crate::journal::recover_journal;
     #[pymodule_export]
     use crate::kernel::PyKernel;
+    #[pymodule_export]
+    use crate::key_requests::KeyRequests;
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]

@@ -159,6 +159,7 @@ impl EngineView {
                     in_flight: one.in_flight,
                     answered: one.answered,
                     failed: one.failed,
+                    deferred: one.deferred,
                     p50_s: one.p50_ns.map(seconds),
                 }
             })

@@ -45,6 +45,8 @@ pub struct CallSpan {
     /// It is a `finish_group` call.
     pub finish: bool,
     pub status: Status,
+    /// The other side had too many requests: the attempt failed, the call did not.
+    pub deferred: bool,
     /// When the call could have begun.
     pub ready_ns: u64,
     pub started_ns: u64,
@@ -54,6 +56,18 @@ pub struct CallSpan {
 }
 
 impl CallSpan {
+    /// Returns whether it counts as a failure.
+    #[must_use]
+    pub const fn has_failed(&self) -> bool {
+        self.status.is_failure() && !self.deferred
+    }
+
+    /// Returns the status in timelines.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        if self.deferred { "deferred" } else { self.status.word() }
+    }
+
     #[must_use]
     pub const fn ended_ns(&self) -> u64 {
         self.started_ns.saturating_add(self.run_ns)

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use hyper::header::{
@@ -14,40 +13,13 @@ use hyper::header::{
 use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
-use crate::api_key::ApiKey;
+use crate::api_key::{ApiKey, KeySource};
 use crate::endpoint_error::EndpointError;
 use crate::request_body::{RequestBody, SentBody};
 use crate::tls::{self, ClientCertificate, Tls};
 
 /// Our name in servers' logs.
 const USER_AGENT_VALUE: &str = concat!("guerdon/", env!("CARGO_PKG_VERSION"));
-
-/// An API key.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Key {
-    key: String,
-    /// File that holds it, which is read again once the key is refused.
-    file: Option<PathBuf>,
-}
-
-impl Key {
-    #[must_use]
-    pub const fn new(key: String) -> Self {
-        Self { key, file: None }
-    }
-
-    /// The same in a file, which is read again once the key is refused.
-    #[must_use]
-    pub fn in_file(self, file: Option<PathBuf>) -> Self {
-        Self { file, ..self }
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Key(…)")
-    }
-}
 
 /// Address of a request.
 pub(crate) enum Target<'a> {
@@ -118,7 +90,7 @@ impl Endpoint {
     pub fn new(
         url: &str,
         headers: Vec<(String, String)>,
-        key: Option<Key>,
+        key: Option<KeySource>,
         http2: bool,
         authorities: Option<Vec<u8>>,
     ) -> Result<Self, EndpointError> {
@@ -140,7 +112,7 @@ impl Endpoint {
                 all.insert(header, plain);
             }
         }
-        let key = key.map(|Key { key, file }| ApiKey::new(&key, file, carrying).map(Arc::new));
+        let key = key.map(|source| ApiKey::new(source, carrying).map(Arc::new));
         let tls = Tls { authorities, ..Tls::default() };
         Ok(Self { url: parsed, uri, path, headers: all, key: key.transpose()?, http2, tls, address: None })
     }
@@ -259,7 +231,7 @@ mod tests {
 
     fn endpoint(url: &str, headers: &[(&str, &str)], key: Option<&str>) -> Result<Endpoint, EndpointError> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Endpoint::new(url, headers, key.map(|key| Key::new(key.to_owned())), false, None)
+        Endpoint::new(url, headers, key.map(|key| KeySource::Text(key.to_owned())), false, None)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use guerdon_core::batch::Batch;
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_core::outcome::{Status, Times};
+use guerdon_core::outcome::{Failure, Times};
 use guerdon_core::payload::{Payload, SharedPayload};
 use guerdon_core::report::Report;
 use guerdon_core::tracer::Executor;
@@ -112,7 +112,7 @@ impl InFlightFrame {
         call: usize,
         executor: impl FnOnce() -> Executor,
         attempt: u16,
-        failed: Option<(Status, &str)>,
+        failed: Option<&Failure>,
         times: Times,
     ) {
         if let Some(frame) = self.inner.lock().frame.as_ref() {

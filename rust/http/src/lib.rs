@@ -43,12 +43,13 @@ mod response;
 mod tcp;
 mod tls;
 
+pub use api_key::{KeyAnswer, KeySource};
 pub use body::{BodyTemplate, JSON, Piece, Text};
 pub use compound::{
     CaseRules, Compound, CompoundFunction, CompoundMember, CompoundSpec, Outputs, Pairwise, PairwiseScore, Schedule,
 };
 pub use dialect::{Api, JudgeAnswer, Usage};
-pub use endpoint::{Endpoint, Key};
+pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;
 pub use fd_limit::TooFewDescriptors;
 pub use fleet::{EndpointSnapshot, FleetCounts, FleetOptions, HedgeAfter, Hedging};

@@ -255,7 +255,7 @@ mod tests {
     use guerdon_core::spending::Cap;
 
     use super::*;
-    use crate::endpoint::Key;
+    use crate::api_key::KeySource;
 
     fn tokens(prompt: u64, completion: u64) -> Option<dialect::Usage> {
         Some(dialect::Usage { prompt, completion, total: prompt + completion, ..dialect::Usage::default() })
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn answers_are_kept_without_the_key() {
-        let key = Key::new("sk-very-secret".to_owned());
+        let key = KeySource::Text("sk-very-secret".to_owned());
         let endpoint = Endpoint::new("http://judge.local/v1", vec![], Some(key), false, None).unwrap();
         let tariff = Tariff { keep_answers: true, ..Tariff::default() };
         let meter = Meter::new(&tariff, Clock::start());

@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::answer_stream::{AnswerStream, StreamEnd};
+use crate::api_key::Unchanged;
 use crate::connector::TransportError;
 use crate::dialect::sandbox::{self, NoRun, SandboxRun};
 use crate::endpoint::Endpoint;
@@ -38,6 +39,8 @@ const SHORT: usize = 64 << 10;
 /// Longest part of an error response that is read, with the time for it: more than a reason shows.
 const LONGEST_ERROR: usize = 8 << 10;
 const ERROR_WITHIN: Duration = Duration::from_secs(1);
+/// Keys that a request is sent with, one after the other, while its server refuses them.
+const KEYS: usize = 3;
 
 /// A request for the scores of `samples` samples.
 pub struct ScoreRequest<'a> {
@@ -58,18 +61,24 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
         let Self { parser, body, samples, meter, timeout, .. } = self;
         self.server.lock().clone_from(&at.host);
         let (limits, place) = ((until, *timeout), (&at.endpoint, &*at.pool, &*at.long_responses));
-        let key = at.endpoint.key.as_ref().map(|key| (key, key.current()));
-        let sent = send(place, parser, body, *samples, meter, limits).await;
-        match (key, &sent) {
-            // The key may have been replaced since it was read.
-            (Some((key, used)), Err(error))
-                if error.failure.answer == Some(Answer::Status(401))
-                    && tokio::time::timeout_at(until, key.renew(&used)).await.unwrap_or(false) =>
-            {
-                send(place, parser, body, *samples, meter, limits).await
+        let Some(key) = &at.endpoint.key else { return send(place, parser, body, *samples, meter, limits).await };
+        let (mut refused, mut ended, mut waited) = (None, None, Duration::ZERO);
+        // Keys may be replaced while requests are under way, again and again.
+        for _ in 0..KEYS {
+            let asked = Instant::now();
+            let used = match (key.other_than(refused.as_ref()).await, ended) {
+                (Ok(other), _) => other,
+                (Err(Unchanged::Same), Some(ended)) => return ended,
+                (Err(why), _) => return Err(SendError::without_key(why)),
+            };
+            waited += asked.elapsed();
+            let sent = send(place, parser, body, *samples, meter, (until + waited, *timeout)).await;
+            if sent.as_ref().err().and_then(|error| error.failure.answer) != Some(Answer::Status(401)) {
+                return sent;
             }
-            _ => sent,
+            (refused, ended) = (Some(used), Some(sent));
         }
+        ended.unwrap_or_else(|| Err(SendError::without_key(Unchanged::Same)))
     }
 
     fn second(&self) -> Option<HedgePermit> {

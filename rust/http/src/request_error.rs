@@ -12,11 +12,12 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use guerdon_core::outcome::{Answer, Failure};
+use guerdon_core::outcome::{Answer, Failure, FailureKind};
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use serde_json::value::RawValue;
 
+use crate::api_key::Unchanged;
 use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
 use crate::fleet::SendError;
@@ -109,6 +110,16 @@ impl SendError {
             TransportError::Exchange(_) => Answer::Broken,
         };
         failed(reason, true, answer)
+    }
+
+    /// The request has no key to go with.
+    pub fn without_key(why: Unchanged) -> Self {
+        let why = match why {
+            Unchanged::Failed(why) => why,
+            Unchanged::Same => "it has returned none".to_owned(),
+        };
+        let failure = Failure::new(FailureKind::Error, format!("no key from the function in api_key=: {why}"));
+        Self { failure, unsent: false }
     }
 
     /// The response has no score.
@@ -233,10 +244,10 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Key;
+    use crate::api_key::KeySource;
 
     fn endpoint() -> Endpoint {
-        let key = Key::new("sk-very-secret".to_owned());
+        let key = KeySource::Text("sk-very-secret".to_owned());
         Endpoint::new("http://judge.local/v1", vec![], Some(key), false, None).unwrap()
     }
 

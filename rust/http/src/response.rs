@@ -2,14 +2,14 @@
 //!
 //! - There is one score a sample, in order, or all of it is an error: a score never
 //!   goes to another sample.
-//! - `null` abstains, unless the server says what happened (`statuses`); anything else that is not
-//!   a number is an error that shows it: of its sample alone, where there are others.
+//! - `null` abstains, unless the server says what happened (`reported_failures`). Anything else
+//!   that is not a number is an error that shows it: of its sample alone, where there are others.
 
 use guerdon_core::outcome::{Cell, Status};
 use serde_json::value::RawValue;
 
 use crate::dialect::sandbox::SandboxRun;
-use crate::dialect::{Api, JudgeAnswer, Usage, rewards, score, statuses};
+use crate::dialect::{Api, JudgeAnswer, Usage, reported_failures, rewards, score};
 use crate::json_path::JsonPath;
 use crate::meter::MeteredRequest;
 use crate::parse::{self, AnswerText, Method, ScoreParser};
@@ -70,7 +70,7 @@ impl ResponseParser {
                 };
                 let may_have_failed = |cell: &Cell| matches!(cell, Cell::Abstained | Cell::Value(0.0));
                 if cells.iter().any(may_have_failed)
-                    && let Some(reported) = statuses::find(answer, samples)
+                    && let Some(reported) = reported_failures::find(answer, samples)
                 {
                     for (cell, reported) in cells.iter_mut().zip(reported) {
                         // A function that was not called has the number that `otherwise=` gives it.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod call_watch;
 mod child;
 mod child_guard;
 mod config;
@@ -37,7 +38,6 @@ mod stack_request;
 mod supervisor;
 #[cfg(test)]
 mod tests;
-mod watchdog;
 mod wire;
 mod worker_process;
 mod worker_socket;

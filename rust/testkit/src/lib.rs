@@ -18,6 +18,7 @@ mod log;
 mod script;
 mod serial;
 mod setup;
+mod texts;
 pub mod training;
 
 pub use chaos::Chaos;
@@ -29,3 +30,4 @@ pub use log::{CallSeen, FrameSeen, Log};
 pub use script::{Act, Ask, Script, failure};
 pub use serial::{ExpectedCell, serial};
 pub use setup::{Samples, Unwritable, done, function, paused, seeds, spec};
+pub use texts::Texts;

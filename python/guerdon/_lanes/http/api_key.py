@@ -1,6 +1,8 @@
 """Source of an API key. No object of the package holds the key itself.
 
 - It is read when the engine starts, and one in a file again once a server answers 401.
+- A function that gives the key is called by a thread of its own: when the first request needs the
+  key, and once a server answers 401.
 - Pickles, messages and dumps have only its place.
 - A key given instead of its place is not in the error: only what looks like a place is shown.
 """
@@ -8,21 +10,30 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from guerdon._lanes.http.address import read_small_file
+from guerdon._worker.invoke.reasons import reason_of
 from guerdon.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from guerdon._native import KeyRequests
 
 __all__ = ["ApiKey"]
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """Source of a key: in a variable of the environment, or alone in a file; it is nowhere without
-    one."""
+    """Source of a key: in a variable of the environment, alone in a file, or what a function
+    returns; it is nowhere without one."""
 
     env: str | None = None
     file: str | None = None
+    # Its text may show a key: that of a `functools.partial` has the arguments.
+    function: Callable[[], object] | None = field(default=None, repr=False)
 
     @property
     def path(self) -> str | None:
@@ -30,7 +41,7 @@ class ApiKey:
         return None if self.file is None else os.path.abspath(os.path.expanduser(self.file))
 
     def read(self, function: str) -> str | None:
-        """The key.
+        """The key; None without one, and where a function gives it.
 
         Raises:
             RegistrationError: It isn't there.
@@ -58,6 +69,28 @@ class ApiKey:
         if not key:
             raise RegistrationError(f"reward function {function!r}: api_key_file={place} is empty.")
         return key
+
+    def serve(self, requests: KeyRequests, name: str) -> None:
+        """Answers requests for the key by the function, on a thread that ends with them.
+
+        Args:
+            name: The reward function's.
+        """
+        threading.Thread(target=self._answer, args=(requests,), name=f"guerdon key of {name}", daemon=True).start()
+
+    def _answer(self, requests: KeyRequests) -> None:
+        assert self.function is not None
+        while requests.next():
+            try:
+                key = self.function()
+            except BaseException as error:  # the user's, SystemExit too: it is the request's error
+                requests.answer(None, f"it raised {reason_of(error)}")
+                continue
+            if isinstance(key, str) and key.strip():
+                requests.answer(key.strip())
+            else:
+                what = "an empty string" if isinstance(key, str) else f"a {type(key).__name__}"
+                requests.answer(None, f"it returned {what}, not the key")
 
 
 def _is_there(path: str) -> bool:

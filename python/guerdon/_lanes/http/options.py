@@ -8,6 +8,7 @@ function.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -120,7 +121,7 @@ def requests_plan(
     fleet = fleet_of(name, *address, server)
     pieces, fields = _pieces(name, request)
     _refuse_keys(name, request)
-    key = _secret(name, server.api_key_env, server.api_key_file)
+    key = _secret(name, server.api_key_env, server.api_key_file, server.api_key)
     first = fleet.endpoints[0][0]
     tls = tls_options(name, first, server)
     headers = _with_usual(_headers(name, server.headers, key), usual_headers or {}, key)
@@ -190,14 +191,22 @@ def _pieces(function: str, body: Mapping[str, Any]) -> tuple[list[Any], tuple[An
         raise RegistrationError(f"reward function {function!r}: the request can't be encoded as JSON: {why}.") from None
 
 
-def _secret(function: str, env: object, file: object) -> ApiKey:
+def _secret(function: str, env: object, file: object, given: object) -> ApiKey:
     """Returns the source of the key.
 
     Raises:
         RegistrationError: It is in two places, or what was given is the key itself.
     """
-    if env is not None and file is not None:
-        raise RegistrationError(f"reward function {function!r}: pass api_key_env= or api_key_file=, not both.")
+    if sum(place is not None for place in (env, file, given)) > 1:
+        raise RegistrationError(
+            f"reward function {function!r}: pass only one of api_key_env=, api_key_file= and api_key=."
+        )
+    if given is not None and (not callable(given) or inspect.iscoroutinefunction(given)):
+        # It may be the key itself, so it is not shown.
+        raise RegistrationError(
+            f"reward function {function!r}: api_key=: expected a function (not an async one) that returns the key. A key that "
+            "does not change goes into the environment, api_key_env='OPENAI_API_KEY', or into a file, api_key_file=."
+        )
     if env is not None and not (isinstance(env, str) and env.isidentifier()):
         # It may be the key itself, so it is not shown.
         raise RegistrationError(
@@ -206,7 +215,7 @@ def _secret(function: str, env: object, file: object) -> ApiKey:
         )
     if file is not None and not isinstance(file, (str, os.PathLike)):
         raise RegistrationError(f"reward function {function!r}: api_key_file=: expected the name of a file.")
-    return ApiKey(env, None if file is None else os.fspath(file))
+    return ApiKey(env, None if file is None else os.fspath(file), given)
 
 
 def _refuse_keys(function: str, value: object, name: str = "") -> None:
@@ -246,7 +255,7 @@ def _headers(function: str, given: object, key: ApiKey) -> tuple[tuple[str, str]
             raise RegistrationError(f"{wrong}: {name!r} is set by guerdon. Leave it out.")
         if "{key}" in value and key == ApiKey():
             raise RegistrationError(
-                f"{wrong}: {name!r} uses {{key}}, but neither api_key_env= nor api_key_file= is given."
+                f"{wrong}: {name!r} uses {{key}}, but none of api_key_env=, api_key_file= and api_key= is given."
             )
         if "{key}" not in value and (names_a_key(name) or is_key(value)):
             raise RegistrationError(

@@ -71,8 +71,9 @@ class Plan:
         Raises:
             RegistrationError: An option is wrong.
         """
-        from guerdon._native import HttpConfig
+        from guerdon._native import HttpConfig, KeyRequests
 
+        requests = KeyRequests() if key and self.secret.function is not None else None
         settings = {
             "url": self.url,
             "endpoints": self.fleet.endpoints,
@@ -86,6 +87,7 @@ class Plan:
             "headers": self.headers,
             "key": self.secret.read(function) if key else None,
             "key_file": self.secret.path,
+            "key_requests": requests,
             "http2": self.http2,
             "authorities": _read(function, "ca_file", self.ca_file),
             "only_these_authorities": self.ca_only,
@@ -93,10 +95,13 @@ class Plan:
             "tariff": tariff,
         }
         try:
-            return HttpConfig(settings)
+            config = HttpConfig(settings)
         except (ValueError, TypeError) as error:
             # The cause describes a wrong value; the error itself names our field.
             raise RegistrationError(f"reward function {function!r}: {error.__cause__ or error}.") from None
+        if requests is not None:
+            self.secret.serve(requests, function)
+        return config
 
     def identity(self) -> tuple[object, ...]:
         """Returns everything that decides the answer to a request and its score."""

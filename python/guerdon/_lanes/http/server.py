@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -25,6 +25,10 @@ class Server:
             (docs/limits.md): ``["http://a:8000/v1", …]``, or a dict from addresses to weights.
         api_key_env: Name of the environment variable that holds the API key.
         api_key_file: File that holds the API key; it is read again once a server answers 401.
+        api_key: A function that returns the API key, for tokens that expire. It is called without
+            arguments, on a thread of its own: before the first request, and once a server answers
+            401. It may take 30 seconds; its exception is the reason of the requests that need the
+            key.
         headers: Headers of each request; ``{key}`` in one stands for the key, which otherwise goes
             as ``Authorization: Bearer``.
         resolve: ``"any"`` connects to whatever address of a host name answers; ``"all"`` makes each
@@ -55,6 +59,7 @@ class Server:
     base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]]
     api_key_env: str | None = field(default=None, kw_only=True)
     api_key_file: str | None = field(default=None, kw_only=True)
+    api_key: Callable[[], str] | None = field(default=None, kw_only=True)
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
     resolve: Literal["any", "all"] = field(default="any", kw_only=True)
     hedge_after: float | str | None = field(default=None, kw_only=True)
@@ -72,8 +77,9 @@ class Server:
             object.__setattr__(self, "base_url", tuple(self.base_url))
 
     def __repr__(self) -> str:
-        # Headers and the name of a variable may be a key, and an address may hold one.
-        hidden = {"headers", "api_key_env"}
+        # Headers and the name of a variable may be a key. An address, and the arguments of a
+        # partial function, may hold one.
+        hidden = {"headers", "api_key_env", "api_key"}
         given = [one.name for one in fields(self)[1:] if getattr(self, one.name) != one.default]
         shown = [f"{name}={'…' if name in hidden else repr(getattr(self, name))}" for name in given]
         address = re.sub(

@@ -41,7 +41,7 @@ _CALL: Final[State] = {
 }
 _ENDPOINT: Final[State] = {
     **dict.fromkeys(("function", "url", "breaker"), ""),
-    **dict.fromkeys(("in_flight", "answered", "failed"), 0),
+    **dict.fromkeys(("in_flight", "answered", "failed", "deferred"), 0),
     "p50_s": None,
 }
 _SHAPE: Final[State] = {

@@ -79,6 +79,7 @@ _ENDPOINTS: Final = (
     Column("RUN", lambda one: str(one["in_flight"]), 1),
     Column("OK", lambda one: _count(one["answered"]), 2),
     Column("FAILED", lambda one: _count(one["failed"]), 1),
+    Column("DEFERRED", lambda one: _count(one["deferred"]), 2),
     Column("P50", lambda one: seconds(one["p50_s"]), 3),
 )
 _CALLS: Final = (

@@ -36,6 +36,7 @@ class Runs:
         self.subject = subject
         self.samples = material(subject)
         self.group = subject.group_size
+        self.is_service = subject.spec.lane == "http"
         size = len(self.samples)
         twice = subject.score(
             [*self.samples, *self.samples], batch=size, workers=1, fresh=True, group=subject.group_size
@@ -45,7 +46,19 @@ class Runs:
     @property
     def steady(self) -> bool:
         """Returns true if both runs in order agree: else no other comparison says anything."""
-        return _same(self.first, self.second)
+        return self.same(self.second)
+
+    @property
+    def unsaid(self) -> Sequence[Status]:
+        """Outcomes that say nothing about a function's value; the errors of a service are those of
+        its server."""
+        return (*_UNSAID, Status.ERROR) if self.is_service else _UNSAID
+
+    def same(self, scores: Sequence[Score]) -> bool:
+        """Returns whether another run agrees with the first."""
+        left_out = self.unsaid if self.is_service else ()
+        pairs = zip(self.first, scores, strict=True)
+        return all(one.same(other) or one.status in left_out or other.status in left_out for one, other in pairs)
 
     @cached_property
     def ended(self) -> list[tuple[Case, Score]]:
@@ -131,24 +144,22 @@ class Runs:
             return []
         shown = [Score(None, Status.CANCELLED) if score.status.failed else score for score in scores[: len(self.ended)]]
         cases, first = zip(*self.ended, strict=True)
-        return _differences(cases, first, shown, names)
-
-
-def _same(one: Sequence[Score], other: Sequence[Score]) -> bool:
-    return all(map(Score.same, one, other))
+        return _differences(cases, first, shown, names, self.unsaid)
 
 
 def _differences(
-    samples: Sequence[Case], first: Sequence[Score], second: Sequence[Score], names: tuple[str, str]
+    samples: Sequence[Case],
+    first: Sequence[Score],
+    second: Sequence[Score],
+    names: tuple[str, str],
+    unsaid: Sequence[Status],
 ) -> list[Example]:
-    """An example for each sample on which two runs differ, to the bit.
-
-    Timeouts and what was not run say nothing about a function's value, and are left out.
-    """
+    """An example for each sample on which two runs differ, to the bit; `unsaid` outcomes are left
+    out."""
     return [
         Example(sample.row, excerpt(sample.completion), {names[0]: one.shown, names[1]: other.shown})
         for sample, one, other in zip(samples, first, second, strict=True)
-        if not one.same(other) and one.status not in _UNSAID and other.status not in _UNSAID
+        if not one.same(other) and one.status not in unsaid and other.status not in unsaid
     ]
 
 
@@ -159,12 +170,13 @@ def _found(check: str, runs: Runs, examples: Sequence[Example], of: int, then: s
 
 
 def _compared(check: str, runs: Runs, scores: Sequence[Score], names: tuple[str, str], then: str) -> Iterator[Finding]:
-    examples = _differences(runs.samples, runs.first, scores, names)
+    examples = _differences(runs.samples, runs.first, scores, names, runs.unsaid)
     return _found(check, runs, examples, len(runs.samples), then)
 
 
 def _repeat(subject: Subject) -> Iterator[Finding]:
     runs = subject.once(Runs)
+    yield from _service_faults(runs)
     yield from _compared(
         "repeat",
         runs,
@@ -175,12 +187,31 @@ def _repeat(subject: Subject) -> Iterator[Finding]:
     )
 
 
+def _service_faults(runs: Runs) -> Iterator[Finding]:
+    """Requests that failed in one of two runs alone: those in both are found elsewhere."""
+    if not runs.is_service:
+        return
+    pairs = zip(runs.samples, runs.first, runs.second, strict=True)
+    failed = [(case, one, other) for case, one, other in pairs if one.status.failed != other.status.failed]
+    if failed:
+        yield Finding(
+            "fails",
+            "warning",
+            f"Its service failed on {len(failed)} of {len(runs.samples)} samples in one of two runs and answered in the other; they are "
+            "left out of the other checks. Look at its server, or allow more retries=.",
+            tuple(
+                Example(case.row, excerpt(case.completion), {"first": one.shown, "second": other.shown})
+                for case, one, other in failed
+            ),
+        )
+
+
 def _order(subject: Subject) -> Iterator[Finding]:
     runs = subject.once(Runs)
     if not runs.steady or len(runs.samples) < 2:
         return
     scores = runs.in_reverse
-    if not _same(runs.first, scores):
+    if not runs.same(scores):
         scores = runs.reversed_order(SEED)  # the order alone
     what = "groups" if runs.group > 1 else "samples"
     yield from _compared(
@@ -198,7 +229,7 @@ def _batch(subject: Subject) -> Iterator[Finding]:
     if not runs.steady or len(runs.samples) < 2:
         return
     scores = runs.in_batches
-    if not _same(runs.first, scores):
+    if not runs.same(scores):
         scores = runs.batched(SEED)  # the batches alone
     look = (
         "means and ranks over the batch, and for lists that are not aligned. If it is meant to compare the completions of a "
@@ -220,7 +251,7 @@ def _process(subject: Subject) -> Iterator[Finding]:
     if not runs.steady or subject.own_lane:
         return
     for seed, scores in zip(SEEDS, (runs.in_reverse, runs.in_batches), strict=True):
-        if _same(runs.first, scores):
+        if runs.same(scores):
             continue
         again = subject.score(runs.samples, seed=seed, workers=1, fresh=True, group=runs.group)
         found = list(

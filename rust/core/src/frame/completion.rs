@@ -7,7 +7,7 @@ use crate::batch_slice::BatchSlice;
 use crate::call::{Call, CallKind, Cause};
 use crate::frame::ended::EndedCall;
 use crate::frame::reports::CallExtra;
-use crate::frame::trace::status_of;
+use crate::frame::trace::{AttemptEnd, status_of};
 use crate::frame::{Frame, InHand};
 use crate::grid::Claim;
 use crate::limits::{Feedback, Permit};
@@ -80,7 +80,7 @@ impl Frame {
     fn end(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, status: Status, times: Times) {
         if std::mem::take(&mut self.pending[call]) {
             self.count(times);
-            self.trace_end(call, status, None, times);
+            self.trace_end(call, AttemptEnd::of(status), times);
             self.end_permit(call, Feedback::Ok);
             self.fill(call, cells, times);
             self.report_ended();
@@ -149,7 +149,7 @@ impl Frame {
             return;
         }
         self.count(times);
-        self.trace_end(call, failure.kind.status(), Some(&failure.reason), times);
+        self.trace_end(call, &failure, times);
         self.pass_on_failure(call, failure, times);
         self.report_ended();
     }

@@ -4,7 +4,7 @@ use crate::call::CallKind;
 use crate::frame::Frame;
 use crate::frame::call_trace::FrameTrace;
 use crate::frame::ended::EndedCall;
-use crate::outcome::{Cell, Status, Times};
+use crate::outcome::{Answer, Cell, Failure, Status, Times};
 use crate::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
 /// Calls that are reported together: a frame may have thousands.
@@ -19,6 +19,27 @@ pub(super) fn status_of(cell: &Cell) -> Status {
         Cell::Abstained => Status::Abstained,
         Cell::Value(_) | Cell::Invalid(_) => Status::Error,
         Cell::Reported(reported) => reported.0,
+    }
+}
+
+/// End of an attempt, for the tracer.
+#[derive(Clone, Copy)]
+pub(super) struct AttemptEnd<'a> {
+    status: Status,
+    deferred: bool,
+    reason: Option<&'a str>,
+}
+
+impl AttemptEnd<'_> {
+    pub(super) const fn of(status: Status) -> Self {
+        Self { status, deferred: false, reason: None }
+    }
+}
+
+impl<'a> From<&'a Failure> for AttemptEnd<'a> {
+    fn from(failure: &'a Failure) -> Self {
+        let deferred = failure.answer.is_some_and(Answer::is_later);
+        Self { status: failure.kind.status(), deferred, reason: Some(&failure.reason) }
     }
 }
 
@@ -46,17 +67,17 @@ impl Frame {
         call: usize,
         executor: impl FnOnce() -> Executor,
         attempt: u16,
-        failed: Option<(Status, &str)>,
+        failed: Option<&Failure>,
         times: Times,
     ) {
         if let Some(trace) = &self.trace {
-            let (status, reason) = failed.map_or((Status::Ok, None), |(status, why)| (status, Some(why)));
-            let span = Box::new(CallSpan { attempt, ..self.span(call, status, reason, times) });
+            let end = failed.map_or(AttemptEnd::of(Status::Ok), AttemptEnd::from);
+            let span = Box::new(CallSpan { attempt, ..self.span(call, end, times) });
             trace.tracer.record(TraceEvent::Call { executor: executor(), function: self.function, span });
         }
     }
 
-    fn span(&self, call: usize, status: Status, reason: Option<&str>, times: Times) -> CallSpan {
+    fn span(&self, call: usize, end: AttemptEnd<'_>, times: Times) -> CallSpan {
         let (batch, first) = self.of(call).next().map_or((self.batch(), 0), |(slice, one)| (slice.batch(), one.first));
         let short = |why: &str| {
             why.lines().next().unwrap_or_default().chars().take(REASON).collect::<String>().into_boxed_str()
@@ -67,11 +88,12 @@ impl Frame {
             samples: self.size(call),
             attempt: self.attempt(call),
             finish: self.kind == CallKind::Finish,
-            status,
+            status: end.status,
+            deferred: end.deferred,
             ready_ns: batch.ready_ns(first, self.function),
             started_ns: times.started_ns,
             run_ns: times.run_ns,
-            reason: reason.map(short),
+            reason: end.reason.map(short),
         }
     }
 
@@ -85,17 +107,17 @@ impl Frame {
 
     /// A call has ended.
     #[inline]
-    pub(super) fn trace_end(&mut self, call: usize, status: Status, reason: Option<&str>, times: Times) {
+    pub(super) fn trace_end<'a>(&mut self, call: usize, end: impl Into<AttemptEnd<'a>>, times: Times) {
         if self.trace.is_some() && times.started_ns != 0 {
-            self.trace_one(call, status, reason, times);
+            self.trace_one(call, end.into(), times);
         }
     }
 
-    fn trace_one(&mut self, call: usize, status: Status, reason: Option<&str>, times: Times) {
+    fn trace_one(&mut self, call: usize, end: AttemptEnd<'_>, times: Times) {
         let Some(mut trace) = self.trace.take() else { return };
         // Calls that are reported together must not reach beyond one that is reported later.
         self.trace_waiting(&mut trace);
-        self.trace_into(&mut trace, call, status, reason, times);
+        self.trace_into(&mut trace, call, end, times);
         self.trace = Some(trace);
     }
 
@@ -112,17 +134,17 @@ impl Frame {
         let waiting = self.ended.all();
         for EndedCall { call, value, times } in &waiting[trace.waiting..] {
             if times.started_ns != 0 {
-                self.trace_into(trace, *call, status_of(&Cell::Value(*value)), None, *times);
+                self.trace_into(trace, *call, AttemptEnd::of(status_of(&Cell::Value(*value))), *times);
             }
         }
         trace.waiting = waiting.len();
     }
 
-    fn trace_into(&self, trace: &mut FrameTrace, call: usize, status: Status, reason: Option<&str>, times: Times) {
+    fn trace_into(&self, trace: &mut FrameTrace, call: usize, end: AttemptEnd<'_>, times: Times) {
         let Times { started_ns, run_ns } = times;
-        let shown = run_ns >= trace.shortest_ns || !status.is_answer() || self.attempt(call) > 1;
+        let shown = run_ns >= trace.shortest_ns || !end.status.is_answer() || self.attempt(call) > 1;
         if shown && !trace.executor.is_in_turn() {
-            let span = Box::new(self.span(call, status, reason, times));
+            let span = Box::new(self.span(call, end, times));
             trace.tracer.record(TraceEvent::Call { executor: trace.executor.clone(), function: self.function, span });
             return;
         }
@@ -139,7 +161,7 @@ impl Frame {
         trace.last_start_ns = trace.last_start_ns.max(started_ns);
         trace.ended_ns = trace.ended_ns.max(started_ns.saturating_add(run_ns));
         if shown {
-            trace.calls.push(self.span(call, status, reason, times));
+            trace.calls.push(self.span(call, end, times));
             if trace.calls.len() == MOST_CALLS {
                 self.tell(trace);
             }

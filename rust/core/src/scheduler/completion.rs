@@ -74,6 +74,9 @@ impl SchedulerCore {
                 call.suspect = again.suspect;
                 call.deferred = call.deferred.saturating_add(again.deferred.into());
                 call.attempt = claim.reopen();
+                if again.deferred {
+                    state.limiter_pauses[function].deferred(again.due_ns);
+                }
                 if again.due_ns > now_ns {
                     let retry = Due::Retry { function, calls: vec![(batch.id(), vec![call])] };
                     if state.timers.set(again.due_ns, retry) {

@@ -65,9 +65,9 @@ impl SchedulerCore {
     /// A call has ended: functions of the same limiter may ask again, and its end is written soon.
     pub(super) fn released(&self, state: &mut SchedulerState, function: FunctionId) {
         let Some(limiter) = &self.limiters[function] else { return };
-        for (throttled, other) in state.throttled.iter_mut().zip(&self.limiters) {
+        for (pause, other) in state.limiter_pauses.iter_mut().zip(&self.limiters) {
             if other.as_ref().is_some_and(|other| Arc::ptr_eq(other, limiter)) {
-                throttled.released();
+                pause.released();
             }
         }
         self.flush_soon(state, function, limiter.has_unwritten());
@@ -75,7 +75,8 @@ impl SchedulerCore {
 
     fn flush_soon(&self, state: &mut SchedulerState, function: FunctionId, has_unwritten: bool) {
         let due_ns = self.clock.now_ns().saturating_add(FLUSH_NS);
-        if state.throttled[function].schedule_flush(has_unwritten) && state.timers.set(due_ns, Due::Flush { function })
+        if state.limiter_pauses[function].schedule_flush(has_unwritten)
+            && state.timers.set(due_ns, Due::Flush { function })
         {
             self.timers_changed.notify_one();
         }
@@ -85,7 +86,7 @@ impl SchedulerCore {
         let Some(limiter) = &self.limiters[function] else { return };
         let flushed = limiter.flush(self.clock.now_ns());
         let mut state = self.state.lock();
-        state.throttled[function].schedule_flush(false);
+        state.limiter_pauses[function].schedule_flush(false);
         self.flush_soon(&mut state, function, !flushed);
     }
 }

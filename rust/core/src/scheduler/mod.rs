@@ -17,6 +17,7 @@ mod due;
 mod early_delivery;
 mod frames;
 mod gather;
+mod limiter_pause;
 mod loads;
 mod members;
 mod open_batches;
@@ -29,7 +30,6 @@ mod sharing;
 mod split;
 mod stalls;
 mod state;
-mod throttled;
 mod timers;
 
 #[cfg(all(test, not(feature = "loom")))]
@@ -258,6 +258,15 @@ impl Scheduler {
             batches.iter().map(of).sum()
         };
         (0..visible(&self.inner.functions)).map(open).collect()
+    }
+
+    /// Returns how long the limit of each function, or the other side of its calls, lets nothing
+    /// through; `None` where nothing waits for that, or the time is unknown.
+    #[must_use]
+    pub fn limit_waits(&self) -> Vec<Option<Duration>> {
+        let now_ns = self.inner.clock.now_ns();
+        let left = |end_ns: u64| Duration::from_nanos(end_ns - now_ns);
+        self.inner.state.lock().limiter_pauses.iter().map(|pause| pause.known_end_ns(now_ns).map(left)).collect()
     }
 
     /// Lanes of its calls, for a snapshot of the calls in flight.

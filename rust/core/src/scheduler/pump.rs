@@ -200,7 +200,7 @@ impl SchedulerCore {
         let cheap = || state.in_flight.iter().map(|one| one.cheap).sum::<usize>();
         let most_cheap = self.cheap_frames(function, estimate);
         let fits = fits && (most_cheap == usize::MAX || cheap() < most_cheap);
-        state.throttled[function].is_over(now_ns) && fits && self.lane(function).room(function) > 0
+        state.limiter_pauses[function].is_over(now_ns) && fits && self.lane(function).room(function) > 0
     }
 
     /// The clock, where a limit or gathering looks at it: most are spared that.
@@ -237,7 +237,7 @@ impl SchedulerCore {
 
     /// Takes the calls that go next, of functions that are `free`.
     fn choose_of(self: &Arc<Self>, state: &mut SchedulerState, free: &mut [bool], now_ns: u64) -> NextCalls {
-        let SchedulerState { works, estimates, in_flight, throttled, timers, looks_at, .. } = state;
+        let SchedulerState { works, estimates, in_flight, limiter_pauses, timers, looks_at, .. } = state;
         let waiting = gather::waiting(works, &self.functions, |function| free[function], now_ns);
         for WaitingSamples { batch, function, until_ns } in &waiting {
             let looks_ns = works.edit(*batch, *function, |queue| std::mem::replace(&mut queue.looks_ns, *until_ns));
@@ -294,10 +294,10 @@ impl SchedulerCore {
                     match refused {
                         AcquireResult::Permit(_) => {}
                         AcquireResult::Wait { until_ns, on_release } => {
-                            throttled[function].until(until_ns, on_release);
+                            limiter_pauses[function].until(until_ns, on_release);
                             let wait_ms = until_ns.saturating_sub(now_ns) / 1_000_000;
                             trace!(function = &*self.functions[function].name, wait_ms, "held back by its limit");
-                            free[function] = throttled[function].is_over(now_ns);
+                            free[function] = limiter_pauses[function].is_over(now_ns);
                             if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
                                 self.timers_changed.notify_one();
                             }

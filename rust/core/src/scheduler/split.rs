@@ -63,6 +63,9 @@ impl SchedulerCore {
                         call.suspect = granted.suspect;
                         call.deferred = call.deferred.saturating_add(granted.deferred.into());
                         due_ns = due_ns.max(granted.due_ns);
+                        if granted.deferred {
+                            state.limiter_pauses[function].deferred(granted.due_ns);
+                        }
                     }
                     granted.is_some()
                 } else {

@@ -17,10 +17,10 @@ use crate::observer::BatchObserver;
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
 use crate::scheduler::call_counts::CallCounters;
+use crate::scheduler::limiter_pause::LimiterPause;
 use crate::scheduler::open_batches::OpenBatches;
 use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
 use crate::scheduler::shared_calls::SharedCalls;
-use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
 use crate::sync::{AtomicU64, Mutex};
 use crate::tracer::Tracer;
@@ -70,7 +70,7 @@ pub(super) struct SchedulerState {
     /// Calls with the lanes, per function.
     pub(super) in_flight: Vec<InHand>,
     /// Per function: the time until which its limit lets nothing through.
-    pub(super) throttled: Vec<Throttled>,
+    pub(super) limiter_pauses: Vec<LimiterPause>,
     pub(super) timers: Timers,
     /// Frames, and calls of frames that go on, that have ended; batches that are done.
     pub(super) ended: u64,
@@ -95,7 +95,7 @@ impl SchedulerCore {
             works: OpenBatches::new(functions.len()),
             estimates: vec![Estimate::default(); functions.len()],
             in_flight: vec![InHand::default(); functions.len()],
-            throttled: vec![Throttled::default(); functions.len()],
+            limiter_pauses: vec![LimiterPause::default(); functions.len()],
             timers: Timers::default(),
             ended: 0,
             last_batch: 0,

@@ -171,7 +171,7 @@ impl<'a> Asker<'a> {
     /// Tells the engine's tracer of a request, which is a part of its call.
     fn trace(&self, server: &Mutex<Arc<str>>, attempt: u16, started_ns: u64, ended: &Result<Scores, Failed>) {
         let (frame_ref, call) = &self.unit.call;
-        let failed = ended.as_ref().err().map(|failed| (failed.failure.kind.status(), &*failed.failure.reason));
+        let failed = ended.as_ref().err().map(|failed| &failed.failure);
         let times = Times { started_ns, run_ns: self.queue.clock.now_ns().saturating_sub(started_ns) };
         frame_ref.trace_request(*call, || Executor::Endpoint(server.lock().clone()), attempt, failed, times);
     }

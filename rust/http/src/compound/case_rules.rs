@@ -33,11 +33,10 @@ impl CaseRules {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn rules(share: bool) -> CaseRules {
-        let outputs = Outputs::Exact;
+    pub fn rules(outputs: Outputs, share: bool) -> CaseRules {
         CaseRules {
             outputs,
             share,
@@ -51,10 +50,10 @@ mod tests {
 
     #[test]
     fn the_time_that_is_left_is_divided_where_the_share_counts() {
-        let all = rules(false);
+        let all = rules(Outputs::Exact, false);
         assert_eq!(all.seconds_for(4.0, 3), Some(6.0));
         assert_eq!(all.seconds_for(10.0, 3), None);
-        let share = rules(true);
+        let share = rules(Outputs::Exact, true);
         assert_eq!(share.seconds_for(4.0, 3), Some(2.0));
         let bounded = CaseRules { case_timeout: Some(1.5), ..share };
         assert_eq!(bounded.seconds_for(4.0, 3), Some(1.5));

@@ -309,18 +309,7 @@ fn judged(score: f64, passed: usize, cases: usize, reason: &str) -> (Result<Cell
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(outputs: Outputs, share: bool) -> CaseRules {
-        CaseRules {
-            outputs,
-            share,
-            timeout: 10.0,
-            case_timeout: None,
-            compile_timeout: 30.0,
-            max_output: 100,
-            callers: String::new(),
-        }
-    }
+    use crate::compound::case_rules::tests::rules;
 
     #[test]
     fn reasons_say_which_cases_and_why() {

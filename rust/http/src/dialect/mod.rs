@@ -9,11 +9,11 @@
 mod answer;
 mod anthropic;
 mod openai;
+pub(crate) mod reported_failures;
 mod responses;
 pub(crate) mod rewards;
 pub(crate) mod sandbox;
 pub(crate) mod score;
-pub(crate) mod statuses;
 mod usage;
 
 use serde::Deserialize;

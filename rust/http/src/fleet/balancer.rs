@@ -7,12 +7,12 @@
 //! - fleet-3  Within an attempt a request goes to no endpoint twice; the next attempt goes to
 //!   another one, where one is up.
 
+use hashlink::LruCache;
 use tracing::debug;
 
 use crate::fleet::health::{Availability, Health, RequestEnd, SentAt};
 use crate::fleet::hedging::{HedgeAfter, HedgeBudget, Hedging};
 use crate::fleet::latency::{Latency, nanoseconds, real};
-use crate::fleet::recent::RecentMap;
 use crate::fleet::request::RequestKey;
 
 /// Factor of its share to which an endpoint may be loaded before groups leave it.
@@ -21,6 +21,8 @@ const BOUND: f64 = 1.25;
 const OVERDUE: f64 = 0.25;
 /// Time of a trial, in typical answers, after which its call goes elsewhere too.
 const TRIAL: f64 = 2.0;
+/// Groups, and failed calls, that are remembered: those that were used last.
+const REMEMBERED: usize = 8192;
 
 /// Numbers an endpoint of a fleet, for ever.
 pub type EndpointId = u64;
@@ -60,10 +62,10 @@ pub struct Balancer<M> {
     /// Requests in flight at most.
     limit: usize,
     /// The endpoint of each group, by batch and group.
-    homes: RecentMap<(u64, usize), EndpointId>,
+    homes: LruCache<(u64, usize), EndpointId>,
     /// Endpoints at which the last attempts of a call failed, by batch and sample, and whether it
     /// was refused.
-    failed: RecentMap<(u64, usize), Vec<(EndpointId, bool)>>,
+    failed: LruCache<(u64, usize), Vec<(EndpointId, bool)>>,
     hedging: Option<(HedgeAfter, HedgeBudget)>,
     pub counts: FleetCounts,
     /// Time of an answer from the typical endpoint; with it, the time after which a request is
@@ -82,8 +84,8 @@ impl<M: Clone> Balancer<M> {
             entries: Vec::new(),
             last_id: 0,
             limit,
-            homes: RecentMap::default(),
-            failed: RecentMap::default(),
+            homes: LruCache::new(REMEMBERED),
+            failed: LruCache::new(REMEMBERED),
             hedging,
             counts: FleetCounts::default(),
             typical_ns: None,
@@ -142,7 +144,7 @@ impl<M: Clone> Balancer<M> {
 
     fn place(&mut self, now_ns: u64, key: &RequestKey, tried: &[EndpointId]) -> Option<usize> {
         let call = (key.batch, key.sample);
-        let failed = if key.attempt > 1 { self.failed.get(call).cloned().unwrap_or_default() } else { Vec::new() };
+        let failed = if key.attempt > 1 { self.failed.get(&call).cloned().unwrap_or_default() } else { Vec::new() };
         let states: Vec<Availability> = self.entries.iter().map(|entry| entry.health.availability(now_ns)).collect();
         let untried = |place: usize| !tried.contains(&self.entries[place].id);
         let fresh = |place: usize| untried(place) && !failed.iter().any(|(id, _)| *id == self.entries[place].id);
@@ -188,7 +190,7 @@ impl<M: Clone> Balancer<M> {
         let expected = in_flight + 1 + key.waiting.min(self.limit.saturating_sub(in_flight + 1));
         let group = (key.batch, key.group);
         if key.group_size > 1
-            && let Some(home) = self.homes.get(group).copied()
+            && let Some(home) = self.homes.get(&group).copied()
             && let Some(place) = among.iter().position(|place| self.entries[*place].id == home)
         {
             let bound = (BOUND * real(expected) * counted[place] / all).ceil();
@@ -227,7 +229,7 @@ impl<M: Clone> Balancer<M> {
         }
         match ended {
             RequestEnd::Answered if several => {
-                let refused = self.failed.remove(call).unwrap_or_default().into_iter().filter(|(_, refused)| *refused);
+                let refused = self.failed.remove(&call).unwrap_or_default().into_iter().filter(|(_, refused)| *refused);
                 for (other, _) in refused.filter(|(other, _)| *other != id) {
                     if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == other) {
                         entry.health.blame(now_ns, random);
@@ -235,7 +237,7 @@ impl<M: Clone> Balancer<M> {
                 }
             }
             RequestEnd::Failed(..) | RequestEnd::Refused(_) if several => {
-                let mut failed = self.failed.remove(call).unwrap_or_default();
+                let mut failed = self.failed.remove(&call).unwrap_or_default();
                 failed.push((id, matches!(ended, RequestEnd::Refused(_)) && !sent.trial));
                 self.failed.insert(call, failed);
             }

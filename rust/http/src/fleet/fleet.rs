@@ -65,6 +65,7 @@ pub struct EndpointSnapshot {
     pub in_flight: usize,
     pub answered: u64,
     pub failed: u64,
+    pub deferred: u64,
     /// The median of the last answers.
     pub p50_ns: Option<u64>,
 }
@@ -199,6 +200,7 @@ impl Fleet {
             in_flight: entry.health.in_flight,
             answered: entry.health.answered,
             failed: entry.health.failed,
+            deferred: entry.health.deferred,
             p50_ns: entry.health.latency.quantile_ns(0.5),
         };
         balancer.entries().iter().map(snapshot).collect()

@@ -72,6 +72,8 @@ pub struct Health {
     pub overdue: usize,
     pub answered: u64,
     pub failed: u64,
+    /// Requests that it answered with "too many requests".
+    pub deferred: u64,
     pub latency: Latency,
     breaker: Breaker,
     throttled_until_ns: u64,
@@ -164,7 +166,7 @@ impl Health {
                 Signal::Answered
             }
             RequestEnd::Failed(signal, throttled) => {
-                self.failed += 1;
+                *if throttled.is_some() { &mut self.deferred } else { &mut self.failed } += 1;
                 if signal == Signal::TimedOut {
                     self.latency.unanswered(took_ns);
                 }

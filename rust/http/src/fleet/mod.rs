@@ -15,7 +15,6 @@ mod hedging;
 mod latency;
 mod member;
 mod pools;
-mod recent;
 mod request;
 #[cfg(test)]
 mod tests;

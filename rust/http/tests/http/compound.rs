@@ -14,10 +14,11 @@ use guerdon_core::outcome::Status;
 use guerdon_core::report::Extra;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_http::{Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpFunction, HttpLane};
+use guerdon_testkit::Texts;
 use guerdon_testkit::judge::{JudgeConfig, Latency};
 use tokio::runtime::Handle;
 
-use super::rig::{Texts, chat, done, endpoint, policy};
+use super::rig::{chat, done, endpoint, policy};
 use super::{SECOND, mock, texts};
 
 /// An engine whose functions are the columns of one compound function.

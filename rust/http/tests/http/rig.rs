@@ -1,71 +1,27 @@
 //! An engine with one function on the http lane, a mock judge, and texts in place of Python's.
 #![expect(clippy::unwrap_used, reason = "a rig that can't be set up fails its test")]
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Function, FunctionId, Gather, Policy, Shape};
+use guerdon_core::function::{Function, Gather, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
-use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::{RawText, TextKind};
 use guerdon_http::{
-    Api, BodyTemplate, Endpoint, FleetOptions, HttpFunction, HttpLane, Key, Method, Piece, Range, ResponseParser,
+    Api, BodyTemplate, Endpoint, FleetOptions, HttpFunction, HttpLane, KeySource, Method, Piece, Range, ResponseParser,
     ScoreParser, Tariff,
 };
+use guerdon_testkit::Texts;
 use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;
-
-/// One column of ASCII texts.
-pub struct Texts(Vec<String>, Vec<String>);
-
-impl Texts {
-    pub fn of(texts: &[String]) -> Self {
-        Self(texts.to_vec(), vec!["text".to_owned()])
-    }
-}
-
-impl Payload for Texts {
-    fn names(&self, _function: FunctionId, _finish: bool) -> Option<&[String]> {
-        Some(&self.1)
-    }
-
-    fn encode(
-        &self,
-        _function: FunctionId,
-        _finish: bool,
-        _samples: &[u32],
-        _: &mut SentConstants,
-        _out: &mut Vec<u8>,
-    ) {
-    }
-
-    fn bytes(&self, _function: FunctionId, _sample: u32) -> usize {
-        0
-    }
-
-    fn text(&self, _function: FunctionId, _column: usize, sample: u32) -> Option<RawText<'_>> {
-        Some(RawText { kind: TextKind::Ascii, bytes: self.0.get(sample as usize)?.as_bytes() })
-    }
-
-    fn mixes(&self, _function: FunctionId) -> bool {
-        true
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
 
 /// An endpoint of the mock.
 pub fn endpoint(judge: &MockJudge, path: &str) -> Endpoint {
     let authority = judge.authority().map(|pem| pem.as_bytes().to_vec());
-    let key = Some(Key::new("sk-very-secret".to_owned()));
+    let key = Some(KeySource::Text("sk-very-secret".to_owned()));
     Endpoint::new(&judge.url(path), Vec::new(), key, false, authority).unwrap()
 }
 

@@ -27,9 +27,9 @@ pub(crate) use loss::Loss;
 use loss::Violation;
 use sent_frame::{Current, SentFrame, failure};
 
+use crate::call_watch::InHand;
 use crate::shared_page::{DECODING, IMPORTING, LOADING, PageSnapshot};
 use crate::slots::QueuedFrame;
-use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
 
 /// Changes by a message.

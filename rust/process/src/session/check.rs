@@ -6,10 +6,10 @@ use tracing::debug;
 
 use super::pending::PendingReturn;
 use super::{Session, SessionEvent};
+use crate::call_watch::{Action, TICK};
 use crate::in_flight::Loss;
 use crate::output_meter::OutputAction;
 use crate::shared_page::PageSnapshot;
-use crate::watchdog::{Action, TICK};
 use crate::wire::Message;
 use crate::worker_socket::ReadMode;
 
@@ -38,7 +38,7 @@ impl Session {
                 OutputAction::Kill => return Err(SessionEvent::Kill(Loss::Stopped(hand.claim, None, why))),
             }
         }
-        let check = self.watchdog.check(now_ns, in_hand);
+        let check = self.watch.check(now_ns, in_hand);
         match (check.action, in_hand) {
             (Some(Action::Fire), Some(hand)) => self.fire(hand.claim),
             (Some(Action::AskStack), Some(hand)) if hand.open => self.stack_answer = Some(self.ask(hand.claim)),
@@ -51,7 +51,7 @@ impl Session {
             (Some(Action::Kill), None) => {
                 return Err(self.silent(&page, "was killed: it did not start its calls"));
             }
-            (None, None) if self.watchdog.is_late(now_ns) => {
+            (None, None) if self.watch.is_late(now_ns) => {
                 if self.in_flight.lock().has_ended(&page) {
                     return Err(self.silent(&page, "was killed: it did not report the end of its calls"));
                 }

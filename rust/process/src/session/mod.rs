@@ -1,4 +1,4 @@
-//! One worker, from its fork to its end: frames to it, answers from it, and the watchdog over it.
+//! One worker, from its fork to its end: frames to it, answers from it, and the watch on its calls.
 //!
 //! - Messages are taken in before anything is concluded from the page or the end of the process.
 //! - A worker from which frames were taken back gets no new one before it has answered for all of
@@ -27,6 +27,7 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::tracer::{Executor, Moment};
 use pending::{PendingReturn, StackAnswer};
 
+use crate::call_watch::{CallWatch, LATE, TICK};
 use crate::child::DYING;
 use crate::child::ForkedWorker;
 use crate::in_flight::{InFlightFrames, Loss, Update};
@@ -34,7 +35,6 @@ use crate::lane_state::LaneState;
 use crate::output_meter::OutputMeter;
 use crate::pool_starts::Start;
 use crate::slots::{QueuedFrame, Slot, SlotKind, SlotState, give_back};
-use crate::watchdog::{LATE, TICK, Watchdog};
 use crate::wire;
 use crate::worker_process::WorkerProcess;
 use crate::worker_socket::{ReadMode, WorkerSocket};
@@ -101,7 +101,7 @@ pub(super) struct Session {
     socket: WorkerSocket,
     /// Other threads complete the ended calls.
     in_flight: Arc<Mutex<InFlightFrames>>,
-    watchdog: Watchdog,
+    watch: CallWatch,
     ready: bool,
     taking: Option<PendingReturn>,
     stack_answer: Option<StackAnswer>,
@@ -136,7 +136,7 @@ impl Session {
             shared,
             slot,
             socket: WorkerSocket::new(socket),
-            watchdog: Watchdog::default(),
+            watch: CallWatch::default(),
             ready: false,
             taking: None,
             stack_answer: None,
@@ -368,7 +368,7 @@ impl Session {
 
     fn flush(&mut self) {
         if self.socket.flush() {
-            self.watchdog.heard(); // it reads: a large frame takes its time
+            self.watch.heard(); // it reads: a large frame takes its time
         }
     }
 
@@ -398,7 +398,7 @@ impl Session {
 
     fn act_on(&mut self, news: Update) -> bool {
         if (news.ready && !self.ready) || news.ended.is_some() {
-            self.watchdog.heard();
+            self.watch.heard();
         }
         if news.ready && !self.ready {
             self.ready = true;

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::Session;
 use super::pending::{AbortOnDrop, StackAnswer};
-use crate::watchdog::MOST_WORDS;
+use crate::call_watch::MOST_WORDS;
 
 /// Time that a worker to be killed has to report its location, from the time the kill was due and
 /// from the request.

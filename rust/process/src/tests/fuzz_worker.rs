@@ -16,10 +16,10 @@ use guerdon_core::scheduler::Scheduler;
 use proptest::prelude::*;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::call_watch::CallWatch;
 use crate::in_flight::{InFlightFrames, Loss};
 use crate::shared_page::{CALLS, PageSnapshot};
 use crate::slots::{QueuedFrame, SlotState, Slots};
-use crate::watchdog::Watchdog;
 use crate::wire::Parser;
 
 const SAMPLES: usize = 12;
@@ -125,7 +125,7 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
 /// Lets a worker send false messages about its frames, until it is found out or has none left, and
 /// kills it.
 fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u64) -> Loss, clock: Clock) {
-    let (mut flight, mut parser, mut watch) = (InFlightFrames::default(), Parser::default(), Watchdog::default());
+    let (mut flight, mut parser, mut watch) = (InFlightFrames::default(), Parser::default(), CallWatch::default());
     let mut page = PageSnapshot::empty();
     let mut out = Vec::new();
     let mut claim = 0;

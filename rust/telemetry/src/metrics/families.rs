@@ -108,6 +108,10 @@ families! {
     ENDPOINT_IN_FLIGHT = Gauge("guerdon_endpoint_inflight", ENDPOINT, "Requests on their way to an endpoint");
     ENDPOINT_ANSWERED = Counter("guerdon_endpoint_answered_total", ENDPOINT, "Requests that an endpoint answered");
     ENDPOINT_FAILED = Counter("guerdon_endpoint_failed_total", ENDPOINT, "Requests that failed at an endpoint");
+    ENDPOINT_DEFERRED = Counter(
+        "guerdon_endpoint_deferred_total", ENDPOINT,
+        "Requests that an endpoint put off (429), which are made again"
+    );
     ENDPOINT_BREAKER = Gauge(
         "guerdon_endpoint_breaker_state", ENDPOINT,
         "Its circuit breaker: 0 closed, 1 half-open, 2 open"

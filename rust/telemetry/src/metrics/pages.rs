@@ -89,6 +89,7 @@ fn engine_metrics(text: &mut impl Sink, family: &families::Family, snapshot: &Sn
                 families::ENDPOINT_IN_FLIGHT => one.in_flight.into(),
                 families::ENDPOINT_ANSWERED => one.answered.into(),
                 families::ENDPOINT_FAILED => one.failed.into(),
+                families::ENDPOINT_DEFERRED => one.deferred.into(),
                 _ => match one.breaker {
                     "closed" => 0_u64.into(),
                     "half-open" => 1_u64.into(),

@@ -97,6 +97,7 @@ pub struct Endpoint {
     pub in_flight: usize,
     pub answered: u64,
     pub failed: u64,
+    pub deferred: u64,
     pub p50_s: Option<f64>,
 }
 

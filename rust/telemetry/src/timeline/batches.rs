@@ -38,7 +38,7 @@ pub(crate) struct CallTally {
 impl CallTally {
     /// One call.
     pub(crate) fn of(span: &CallSpan) -> Self {
-        let failed = u64::from(span.status.is_failure());
+        let failed = u64::from(span.has_failed());
         Self { ready_ns: span.ready_ns, last_start_ns: span.started_ns, ended_ns: span.ended_ns(), calls: 1, failed }
     }
 }

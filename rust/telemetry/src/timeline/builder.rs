@@ -210,7 +210,7 @@ impl TimelineBuilder {
         if span.ran == 0 {
             return;
         }
-        let failed = span.calls.iter().filter(|call| call.status.is_failure()).count() as u64;
+        let failed = span.calls.iter().filter(|call| call.has_failed()).count() as u64;
         let ran = CallTally {
             ready_ns: span.ready_ns,
             last_start_ns: span.last_start_ns,
@@ -265,7 +265,7 @@ impl TimelineBuilder {
             .flow(flow)
             .number("batch", span.batch)
             .number("sample", span.first as u64)
-            .text("status", span.status.word())
+            .text("status", span.word())
             .real("queue_s", seconds(span.started_ns.saturating_sub(span.ready_ns)));
         if span.samples > 1 {
             details = details.number("samples", span.samples as u64);

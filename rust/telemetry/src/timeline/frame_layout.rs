@@ -54,6 +54,7 @@ mod tests {
             samples: 1,
             attempt: 1,
             finish: false,
+            deferred: false,
             status: Status::Ok,
             ready_ns: 0,
             started_ns: from,

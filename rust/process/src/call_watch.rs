@@ -75,7 +75,7 @@ pub(super) struct Check {
 
 /// Results of earlier checks.
 #[derive(Default)]
-pub(super) struct Watchdog {
+pub(super) struct CallWatch {
     /// Claim and stated start at the last look, and when that claim was seen first.
     seen: Option<(u64, u64, u64)>,
     /// The last claim that was signalled.
@@ -92,7 +92,7 @@ pub(super) struct Watchdog {
     silent_ns: Option<u64>,
 }
 
-impl Watchdog {
+impl CallWatch {
     /// One look at a busy worker.
     pub(super) fn check(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Check {
         let tick = now_ns.saturating_add(nanos(TICK));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn signal_once_ask_once_then_kill() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         let mut orders = vec![];
         let mut now = 1_000 * MS;
         while now < 1_200 * MS {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_grace_too_short_for_a_question_is_only_a_grace() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         let hand = InHand { grace_ns: 10 * MS, ..hand(257, 1_000) };
         watch.check(1_050 * MS, Some(hand));
         let orders: Vec<_> = [1_060, 1_100, 1_105, 1_110].map(|ms| watch.check(ms * MS, Some(hand)).action).into();
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_new_start_is_looked_at_twice() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         for call in 1..50 {
             assert_eq!(watch.check(1_000 * call * MS, Some(hand(256 + call, 0))).action, None);
         }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_stated_start_in_the_past_or_the_future_changes_little() {
         for stated_ms in [0, 5_000_000] {
-            let mut watch = Watchdog::default();
+            let mut watch = CallWatch::default();
             let hand = InHand { sent_ns: 990 * MS, ..hand(257, stated_ms) };
             watch.check(1_000 * MS, Some(hand));
             assert_eq!(watch.check(1_050 * MS, Some(hand)).action, None);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_closed_call_is_stopped_at_once() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         let closed = InHand { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
         watch.check(1_001 * MS, Some(closed));
         assert_eq!(watch.check(1_003 * MS, Some(closed)).action, Some(Action::Fire));
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn silence_ends_the_worker() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         assert_eq!(watch.check(0, None).action, None);
         assert_eq!(watch.check(29_000 * MS, None).action, None);
         watch.heard();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_goes_to_and_fro_is_ended() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         let orders: Vec<_> =
             (0..1000).map(|look| watch.check(look * 10 * MS, Some(hand(257 + look % 2, 0))).action).collect();
         let end = orders.iter().position(Option::is_some).unwrap();
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn forward_is_as_far_as_there_are_calls() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         let claims = (1..9)
             .flat_map(|frame| [0xFE, 0xFF, 0xFD].into_iter().chain(1..=CALLS as u64).map(move |low| frame << 8 | low));
         for (look, claim) in claims.enumerate() {
@@ -283,14 +283,14 @@ mod tests {
 
     #[test]
     fn another_start_each_time_delays_a_little() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         let orders: Vec<_> = (0..200).map(|look| watch.check(look * 10 * MS, Some(hand(257, look))).action).collect();
         assert!(orders.contains(&Some(Action::Kill)));
     }
 
     #[test]
     fn slow_is_reported_after_two_checks() {
-        let mut watch = Watchdog::default();
+        let mut watch = CallWatch::default();
         assert!(!watch.check(1_030 * MS, Some(hand(257, 1_000))).slow);
         assert!(watch.check(1_040 * MS, Some(hand(257, 1_000))).slow);
     }
