@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon._insight.diagnostics.report import seconds_text as seconds
+from guerdon._insight.diagnostics.score_totals import seconds_text as seconds
 from guerdon._system.units import bytes_text
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step
 from guerdon.profile.judge_statistics import CHANCE

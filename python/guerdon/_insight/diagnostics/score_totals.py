@@ -1,6 +1,6 @@
-"""Summary of each reward function over any number of batches: values, outcomes, times, reasons.
+"""Totals of each reward function over any number of batches: values, outcomes, times, reasons.
 
-- A report of many batches equals a report of one batch with all their samples: percentiles are of
+- The totals of many batches equal those of one batch with all their samples: percentiles are of
   the samples, not of the batches.
 - A value counts where the cell holds a number; a failure counts whatever ``on_failure`` made of it.
 - It keeps a few bytes for each cell and a bounded number of reasons, never the batches.
@@ -22,7 +22,7 @@ from guerdon.results.usage import add_usage, usage_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FailureReason", "FunctionSummary", "Report", "aligned", "rate_text", "seconds_text"]
+__all__ = ["FailureReason", "FunctionSummary", "ScoreTotals", "aligned", "rate_text", "seconds_text"]
 
 _MOST_REASONS: Final = 1000
 _SHOWN_REASONS: Final = 3
@@ -75,15 +75,15 @@ class FailureReason:
     first: int
 
 
-class Report:
+class ScoreTotals:
     """Adds up batches of the same functions.
 
     Examples:
         >>> from guerdon import Dispatcher, reward
         >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
-        ...     report = Report(dispatcher.names)
-        ...     report.add(dispatcher.score(completions=["a", "bcd"]))
-        >>> report.rows()[0].mean, report.rows()[0].counts[Status.OK]
+        ...     totals = ScoreTotals(dispatcher.names)
+        ...     totals.add(dispatcher.score(completions=["a", "bcd"]))
+        >>> totals.rows()[0].mean, totals.rows()[0].counts[Status.OK]
         (2.0, 2)
     """
 
