@@ -142,7 +142,7 @@ def _check_journal(journal: str, rewards: str) -> None:
 
 
 def _say_interrupted(replayed: ReplayRun, options: argparse.Namespace) -> None:
-    written = sum(counts.scored for counts in replayed.counts.values())
+    written = sum(row.samples for row in replayed.totals.rows())
     if options.output is None:
         message = "nothing was kept: there is no output (-o OUT)"
     else:

@@ -185,10 +185,7 @@ class ScoreRun:
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed."""
-        allowed: float = self.dispatcher.options["max_failure_rate"]
-        rows = zip(self.dispatcher._specs, self.totals.rows(), strict=True)
-        found = (spec.policy.breach(spec.name, row.failed, row.called, allowed) for spec, row in rows)
-        return [message for message in found if message]
+        return self.totals.breaches(self.dispatcher._specs, self.dispatcher.options["max_failure_rate"])
 
     def _submit(self, rows: Sequence[InputRow]) -> PendingBatch:
         return self.dispatcher.submit(num_generations=self.size, **self.mapping.batch(rows))

@@ -22,6 +22,8 @@ from guerdon.results.usage import add_usage, usage_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from guerdon._functions.spec import FunctionSpec
+
 __all__ = ["FailureReason", "FunctionSummary", "ScoreTotals", "aligned", "rate_text", "seconds_text"]
 
 _MOST_REASONS: Final = 1000
@@ -78,6 +80,10 @@ class FailureReason:
 class ScoreTotals:
     """Adds up batches of the same functions.
 
+    Attributes:
+        samples: Samples of all batches.
+        used: What judges and reward services used, by function, as `RewardBatch.usage` has it.
+
     Examples:
         >>> from guerdon import Dispatcher, reward
         >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
@@ -96,19 +102,20 @@ class ScoreTotals:
         self._counts = np.zeros((count, len(Status)), dtype=np.int64)
         self._ran = np.zeros(count, dtype=np.int64)
         self._span_s = np.zeros(count)
-        self._used: dict[str, dict[str, float]] = {}
+        self.used: dict[str, dict[str, float]] = {}
         self._reasons: dict[str, dict[tuple[Status, str], list[int]]] = {name: {} for name in self.functions}
 
     def add(self, result: RewardBatch) -> None:
-        """Count one batch."""
+        """Count one batch of these functions, or of some of them."""
         self._add_failures(result.failures())
         for name, used in result.usage.items():
-            add_usage(self._used.setdefault(name, {}), used)
-        for index in range(len(self.functions)):
-            values = result.rewards[:, :, index].ravel()
+            add_usage(self.used.setdefault(name, {}), used)
+        for place, name in enumerate(result.functions):
+            index = self.functions.index(name)
+            values = result.rewards[:, :, place].ravel()
             self._values[index].append(values[~np.isnan(values)])
-            self._counts[index] += np.bincount(result.status[:, :, index].ravel(), minlength=len(Status))
-            run_s, queue_s = result.run_s[:, :, index].ravel(), result.queue_s[:, :, index].ravel()
+            self._counts[index] += np.bincount(result.status[:, :, place].ravel(), minlength=len(Status))
+            run_s, queue_s = result.run_s[:, :, place].ravel(), result.queue_s[:, :, place].ravel()
             ran = run_s > 0
             if ran.any():
                 self._run_s[index].append(run_s[ran].astype(np.float32))
@@ -125,6 +132,12 @@ class ScoreTotals:
         counted = self._reasons[function].items()
         reasons = [FailureReason(status, reason, count, first) for (status, reason), (count, first) in counted]
         return sorted(reasons, key=lambda reason: (-reason.count, reason.first))
+
+    def breaches(self, specs: Sequence[FunctionSpec], allowed: float) -> list[str]:
+        """A message for each of these functions that failed on a larger share than `allowed`."""
+        rows = zip(specs, self.rows(), strict=True)
+        found = (spec.policy.breach(spec.name, row.failed, row.called, allowed) for spec, row in rows)
+        return [message for message in found if message]
 
     def table(self) -> str:
         """The rows as a table for people; outcomes that never happened have no column."""
@@ -146,7 +159,7 @@ class ScoreTotals:
 
     def usage(self) -> str:
         """Returns the usage of judges and reward services, a line each; empty if there are none."""
-        return "\n".join(f"{name}: {usage_text(used)}" for name, used in self._used.items() if used["requests"])
+        return "\n".join(f"{name}: {usage_text(used)}" for name, used in self.used.items() if used["requests"])
 
     def failures(self) -> str:
         """The commonest reasons for failures of each function; empty if nothing failed."""
