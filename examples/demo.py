@@ -281,7 +281,8 @@ def step_times(rows: list[dict]) -> dict[str, float]:
     for row in rows:
         step, name = row["batch"], row["function"]
         through[step] = max(through[step], row["queue_s"] + row["run_s"])
-        seconds = row["run_s"] / (GENERATIONS if name == "standing" else 1)  # its samples share a call
+        # The samples of a group share a call.
+        seconds = row["run_s"] / (GENERATIONS if name == "standing" else 1)
         one_by_one[step, name] += seconds
         in_turn[step, name] = max(in_turn[step, name], seconds) if name == "judge" else one_by_one[step, name]
     return {

@@ -77,7 +77,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
         ("exits", "crash", 3),
         ("allocates", "memory", 4),
         ("floods", "output", 5),
-        ("fails", "fails", 0),
+        ("fails", "exception", 0),
         ("leaves", "processes", None),
         ("backtracks", "long", None),
     ],

@@ -13,7 +13,7 @@ import pytest
 from guerdon import Dispatcher, Server, judge, pairwise, panel, parse
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http import endpoints
-from guerdon.cli.profile_words import judge_lines
+from guerdon.cli.profile_table import judge_lines
 from guerdon.profile.function_profile import FunctionProfile
 from guerdon.profile.judge_checks import JudgeFacts, _changed, check_judge, longer
 from guerdon.profile.judge_plan import plan_judge, units_of

@@ -17,7 +17,7 @@ from guerdon.profile.root_causes import RootCause, root_causes
 
 __all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "Times", "plain", "times_of"]
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Of the JSON: a larger number where a field changes its meaning or goes."""
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
@@ -134,18 +134,21 @@ class StepPrediction:
     """Seconds of a step.
 
     Attributes:
-        high: If a slow call comes last.
+        workers: Of the process lane; 0 where no function runs in one.
+        threads: Of the thread lane.
         alone: Seconds of each function if it were alone.
         beyond: What the measured times are extrapolated over, a sentence's part each.
     """
 
     seconds: float
-    high: float
     workers: int
-    prompts: int
-    generations: int
+    threads: int
     alone: dict[str, float]
     beyond: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        return {"workers": self.workers, "threads": self.threads, "seconds": self.seconds}
 
 
 @dataclass(frozen=True)
@@ -158,20 +161,21 @@ class Step:
         workers_reason: Why so many workers.
     """
 
+    prompts: int
+    generations: int
     now: StepPrediction
     advised: StepPrediction
     workers_reason: str
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` has it."""
-        now, advised = self.now, self.advised
         return {
-            "prompts": now.prompts,
-            "generations": now.generations,
-            "now": {"workers": now.workers, "seconds": now.seconds, "high": now.high},
-            "advised": {"workers": advised.workers, "seconds": advised.seconds, "reason": self.workers_reason},
-            "alone": now.alone,
-            "beyond": list(now.beyond),
+            "prompts": self.prompts,
+            "generations": self.generations,
+            "now": self.now.to_dict(),
+            "advised": {**self.advised.to_dict(), "reason": self.workers_reason},
+            "alone": self.now.alone,
+            "beyond": list(self.now.beyond),
         }
 
 

@@ -62,11 +62,6 @@ class SampleRows:
             num_generations=size,
         )
 
-    def first(self, rows: int) -> SampleRows:
-        """The first so many rows, in whole groups."""
-        size = self.num_generations
-        return self.take(range(min(len(self), max(size, rows // size * size))))
-
     def with_completions(self, completions: Sequence[Any]) -> SampleRows:
         """The same rows with other completions."""
         return replace(self, completions=list(completions))

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,10 +23,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from guerdon._functions.build import spec_of
 from guerdon._functions.options import Options
 from guerdon._functions.spec import FunctionSpec
+from guerdon._system import worker_environment
 from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, SerializationError
 from guerdon.functions import RewardFunction
+from guerdon.profile.finding import exception_of
 from guerdon.profile.sample_rows import Listed, checked_rows
 from guerdon.results.status import Status
 
@@ -53,8 +56,18 @@ _NOT_COLUMNS: Final = {
 }
 
 
+# Of rust/process/src/output_meter.rs: what a function raises begins with the exception's type.
+_FLOOD: Final = re.compile(r"printed \d+ bytes, more than its max_output of ")
+# Of `guerdon._worker.resource_limits`, behind what was raised.
+_NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
+
+
 class OutOfTime(GuerdonError):
-    """The time of a profile is spent."""
+    """The time of a profile is spent; `scores` are those of the samples that were in flight."""
+
+    def __init__(self, scores: Sequence[Score] = ()) -> None:
+        super().__init__("the time of the profile is spent")
+        self.scores = scores
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,16 @@ class Score:
         if self.ok or self.status is Status.ABSTAINED:
             return self.value
         return f"{self.status.label}: {self.reason}" if self.reason else self.status.label
+
+    @property
+    def is_flood(self) -> bool:
+        """Returns whether it printed more than it may."""
+        return _FLOOD.match(self.reason) is not None
+
+    @property
+    def lacks_memory(self) -> bool:
+        """Returns whether it got no memory: a MemoryError, or what the engine says of its limit."""
+        return exception_of(self.reason) == "MemoryError" or _NO_MEMORY.search(self.reason) is not None
 
     def same(self, other: Score) -> bool:
         """Equal to the bit, or both without a number for the same status."""
@@ -158,6 +181,8 @@ class Subject:
         self.hangs = 0
         self.hanging: list[tuple[Case, Score]] = []
         """The first samples on which it hung or crashed, whoever asked for their scores."""
+        self.failing: Sequence[tuple[Case, Score]] = ()
+        """Samples on which it failed when it was measured."""
         self.own_lane = self.spec.is_engine_made or "environment" in self.spec.wants.required
         """Whether it runs on its own lane, as it can't be moved to worker processes."""
         self._dispatchers: dict[tuple[Variant, int, int], Dispatcher] = {}
@@ -276,7 +301,8 @@ class Subject:
     def dispatcher_item(self, variant: Variant = "call", *, timeout: float | None = None) -> object:
         """The function as it is audited: in a worker process, without retries, gates and caches."""
         if self.spec.is_engine_made:
-            return self.function if self.spec.run_if is None else Listed(replace(self.spec, run_if=None))
+            policy = replace(self.spec.policy, on_failure="nan", max_failure_rate=1.0)
+            return Listed(replace(self.spec, run_if=None, cache=None, pure=False, policy=policy))
         given = self.function.options if isinstance(self.function, RewardFunction) else Options()
         options = replace(
             given,
@@ -296,7 +322,9 @@ class Subject:
         )
         if options.lane == "process":
             memory, output = given.memory_limit or self.memory_limit, given.max_output or self.max_output
-            options = replace(options, memory_limit=memory, max_output=output)
+            # On other lanes it sees the whole environment.
+            env = given.env if self.spec.lane == "process" else tuple(worker_environment.hidden({}))
+            options = replace(options, memory_limit=memory, max_output=output, env=env)
         if self.batch and variant == "rowwise":
             return RewardFunction(self.spec.target, options, "sample")
         if self.batch and timeout is None:
@@ -330,25 +358,27 @@ class Subject:
         samples = [*samples, *[samples[-1]] * (-wanted % group)]
         result = dispatcher.score(num_generations=group, **self.columns_of(samples))
         reasons = {failure.sample: failure.reason for failure in result.failures()}
-        if any(reason.startswith("batch timeout") for reason in reasons.values()):
-            raise OutOfTime("the time of the profile is spent")
         values, states = result.rewards[..., 0].ravel().tolist(), result.status[..., 0].ravel().tolist()
         seconds = result.run_s[..., 0].ravel().tolist()
-        return [
+        late = {place for place, reason in reasons.items() if reason.startswith("batch timeout")}
+        scores = [
             Score(
                 values[place] if states[place] == Status.OK else None,
-                Status(states[place]),
+                Status.CANCELLED if place in late else Status(states[place]),
                 reasons.get(place, ""),
                 seconds[place],
             )
             for place in range(wanted)
         ]
+        if late:
+            raise OutOfTime(scores)
+        return scores
 
     def columns_of(self, samples: Sequence[Case]) -> dict[str, Any]:
         """The arguments of `Dispatcher.score`."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise OutOfTime("the time of the profile is spent")
+            raise OutOfTime
         rows = [{**self.rows[sample.row], **sample.columns} for sample in samples]
         names = dict.fromkeys(name for row in rows for name in row if name not in _NOT_COLUMNS)
         columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
