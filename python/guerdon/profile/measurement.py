@@ -27,8 +27,7 @@ from guerdon._functions.build import spec_of
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.profile.measured import AT_ONCE, AsyncMeasured, AtOnce, Measured, nothing
-from guerdon.profile.sample_rows import Listed
-from guerdon.profile.subject import Case, OutOfTime, Score, Subject
+from guerdon.profile.subject import Case, Listed, OutOfTime, Score, Subject
 from guerdon.results.status import Status
 
 __all__ = ["Measurement", "empty_worker_bytes", "measure"]

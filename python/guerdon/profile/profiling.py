@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._system.cpu_count import usable_cores
@@ -21,6 +21,7 @@ from guerdon.profile.calibration import Calibration, check_template
 from guerdon.profile.checks import CHECKS, survival
 from guerdon.profile.data_faults import data_faults, refuse_missing_packages
 from guerdon.profile.finding import Check, Finding
+from guerdon.profile.forms import answer_column, final_answer, reference_text
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
 from guerdon.profile.judge_plan import JUDGE_SAMPLES, SAMPLE_CALLS, JudgePlan, is_judge, plan_judge, units_of
@@ -28,8 +29,7 @@ from guerdon.profile.measurement import Measurement, empty_worker_bytes, measure
 from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.prediction import predicted_step
 from guerdon.profile.probes import Probe
-from guerdon.profile.sample_rows import SampleRows, checked_rows, rows_of
-from guerdon.profile.subject import Case, OutOfTime, Row, Subject
+from guerdon.profile.subject import Case, OutOfTime, Row, Subject, checked_rows
 
 __all__ = ["Work", "profile"]
 
@@ -279,18 +279,21 @@ class _Profiling:
         return [Case(row, subject.completion(texts.get(row, "I don't know."))) for row in range(len(self.rows))]
 
     def _judge(self, unit: tuple[FunctionSpec, ...], deadline: float) -> None:
-        rows = self._rows_for_judge(unit)
-        spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
-        cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)
-        plan = plan_judge(unit[0], rows, self.judge_samples, cap)
-        self.announce(plan)
-        self._next(unit[0].name, "judge")
-        if plan.rows < 1:
-            mine = self.found.functions[unit[0].name]
-            mine.findings.append(Finding("cost", "warning", f"Not checked: one row would cost more than {cap:.2g}."))
-            return
-        left = max(1.0, deadline - time.monotonic())
-        for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / SAMPLE_CALLS).items():
+        name = unit[0].name
+        with Subject(unit[0].item, self.rows, reference=self.reference) as subject:
+            cases = subject.samples() if self.found.recorded else _reference_answers(subject)
+            spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
+            cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)
+            plan = plan_judge(subject, cases, self.judge_samples, cap)
+            self.announce(plan)
+            self._next(name, "judge")
+            if plan.rows < 1:
+                message = f"Not checked: one row would cost more than {cap:.2g}."
+                self.found.functions[name].findings.append(Finding("cost", "warning", message))
+                return
+            left = max(1.0, deadline - time.monotonic())
+            columns = check_judge(unit, subject, cases, plan.rows, cap or None, left / SAMPLE_CALLS)
+        for name, facts in columns.items():
             mine = self.found.functions[name]
             mine.findings += facts.findings
             mine.seconds = facts.seconds
@@ -298,22 +301,16 @@ class _Profiling:
             found = Measurement(mine.spec.shape, seconds=facts.seconds)
             times = mine.times
             mine.advice = advise(mine.spec, found, times.p99 if times else None)
-            if not facts.seconds:
-                continue  # nothing answered
-            mine.checks = facts.checks
+            if facts.seconds:  # else nothing answered
+                mine.checks = facts.checks
 
-    def _rows_for_judge(self, unit: tuple[FunctionSpec, ...]) -> SampleRows:
-        with Subject(unit[0].item, self.rows, reference=self.reference) as subject:
-            if self.found.recorded:
-                return rows_of(self.rows, subject.num_generations)
-            from guerdon.profile.forms import answer_column, final_answer, reference_text
 
-            column = answer_column(subject.rows, subject.spec.wants.named, named=subject.answer)
-            made: list[dict[str, Any]] = []
-            for row in self.rows:
-                text = reference_text(row.get(column)) if column else None
-                made.append({**row, "completion": subject.completion(final_answer(text or "I don't know."))})
-            return rows_of(made, 1)
+def _reference_answers(subject: Subject) -> list[Case]:
+    """The final answer in each row's reference."""
+    column = answer_column(subject.rows, subject.spec.wants.named, named=subject.answer)
+    texts = [reference_text(row.get(column)) if column else None for row in subject.rows]
+    answers = [final_answer(text or "I don't know.") for text in texts]
+    return [Case(row, subject.completion(answer)) for row, answer in enumerate(answers)]
 
 
 _OF_OTHER_ROWS: Final = frozenset({"order", "batch", "batches", "independence", "rows"})

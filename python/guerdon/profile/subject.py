@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,16 +26,15 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._system import worker_environment
 from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import GuerdonError, SerializationError
+from guerdon.errors import DataError, GuerdonError, SerializationError
 from guerdon.functions import RewardFunction
 from guerdon.profile.finding import exception_of
-from guerdon.profile.sample_rows import Listed, checked_rows
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["MOST_HANGS", "Case", "OutOfTime", "Row", "Score", "Subject", "Variant", "text_of"]
+__all__ = ["MOST_HANGS", "Case", "Listed", "OutOfTime", "Row", "Score", "Subject", "Variant", "checked_rows", "text_of"]
 
 Row = Mapping[str, Any]
 Variant = Literal["call", "rowwise"]
@@ -68,6 +67,16 @@ class OutOfTime(GuerdonError):
     def __init__(self, scores: Sequence[Score] = ()) -> None:
         super().__init__("the time of the profile is spent")
         self.scores = scores
+
+
+class Listed:
+    """A decorated function that `Dispatcher` takes, which is nothing but a spec."""
+
+    __guerdon_decorated__ = True
+
+    def __init__(self, spec: FunctionSpec) -> None:
+        self.spec = spec
+        self.__name__ = spec.name
 
 
 @dataclass(frozen=True)
@@ -415,3 +424,24 @@ def _chunks(samples: Sequence[Case], most: int | None, batch: int | None, group:
 def _bits(value: float | None) -> str | None:
     """Tells 0.0 from -0.0, which compare equal."""
     return None if value is None else float(value).hex()
+
+
+def checked_rows(rows: object) -> tuple[Row, ...]:
+    """The rows, each a mapping of column names to values.
+
+    Raises:
+        DataError: They are something else, or there are none.
+    """
+    expected = "give a list of mappings, each with a prompt and the function's columns."
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise DataError(f"rows are {'one mapping' if isinstance(rows, Mapping) else type(rows).__name__}: {expected}")
+    found = tuple(rows)
+    if not found:
+        raise DataError(f"an audit needs at least one row: {expected}")
+    for place, row in enumerate(found):
+        if not isinstance(row, Mapping):
+            raise DataError(f"row {place} is of type {type(row).__name__}: {expected} Of a data frame, its records.")
+        strange = next((name for name in row if not isinstance(name, str)), "")
+        if strange != "":
+            raise DataError(f"row {place} has a column named {strange!r}: names of columns are strings.")
+    return found
