@@ -70,7 +70,7 @@ class ReplayRun:
         self.diff = Diff(self.weights, dispatcher.options["incomplete"], tolerance, moved)
         self.totals = ScoreTotals([spec.name for spec in self.scorer.specs])
         self.left_out: Counter[str] = Counter()
-        """Cells of groups or batches that lack samples, by the function that is not called on them."""
+        """Cells of groups that lack samples, by the function that is not called on them."""
         self.groups = self.incomplete_groups = self.repeated_rows = self.samples = 0
         self.incomplete: list[dict[str, Any]] = []
 

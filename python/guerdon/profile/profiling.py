@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._system.cpu_count import usable_cores
@@ -126,10 +126,13 @@ def profile(
         found=Profile(len(rows), any(row.get("completion") is not None for row in rows)),
         rows=rows,
         checks=list(checks),
-        probes=probes,
-        reference=reference,
         timeout=timeout,
-        memory_limit=memory_limit,
+        options={
+            "memory_limit": memory_limit,
+            "max_output": _MOST_OUTPUT,
+            "reference": reference,
+            "probes": probes,
+        },
         judge_samples=judge_samples,
         max_cost=max_cost,
         announce=announce,
@@ -158,10 +161,9 @@ class _Profiling:
     found: Profile
     rows: Sequence[Row]
     checks: list[Check]
-    probes: tuple[Probe, ...] | None
-    reference: str | None
     timeout: float
-    memory_limit: int
+    options: dict[str, Any]
+    """Those of each function's subject."""
     judge_samples: int
     max_cost: float | None
     announce: Callable[[JudgePlan], object]
@@ -203,16 +205,8 @@ class _Profiling:
 
     def _function(self, spec: FunctionSpec, deadline: float) -> None:
         mine = self.found.functions[spec.name]
-        with Subject(
-            spec.item,
-            self.rows,
-            timeout=min(self.timeout, spec.policy.timeout),
-            memory_limit=self.memory_limit,
-            max_output=_MOST_OUTPUT,
-            deadline=deadline,
-            reference=self.reference,
-            probes=self.probes,
-        ) as subject:
+        timeout = min(self.timeout, spec.policy.timeout)
+        with Subject(spec.item, self.rows, timeout=timeout, deadline=deadline, **self.options) as subject:
             self._next(spec.name, "times")
             if subject.own_lane and not spec.is_engine_made:
                 mine.findings.append(
@@ -280,7 +274,7 @@ class _Profiling:
 
     def _judge(self, unit: tuple[FunctionSpec, ...], deadline: float) -> None:
         name = unit[0].name
-        with Subject(unit[0].item, self.rows, reference=self.reference) as subject:
+        with Subject(unit[0].item, self.rows, **self.options) as subject:
             cases = subject.samples() if self.found.recorded else _reference_answers(subject)
             spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
             cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)

@@ -86,7 +86,7 @@ def test_functions_of_one_name_are_added_up() -> None:
     ranks = [read(json.dumps(state(pid, rank=pid)).encode(), pid) for pid in (1, 2, 3)]
     live = [Seen(ranks[0], ""), Seen(ranks[1], "no answer for 9 s"), Seen(ranks[2], "ended")]
     correct, helpful = merged(live, "functions", "name", "lane")
-    assert (correct["name"], correct["rate"], correct["in_flight"]) == ("correct", 105.0, 4)
+    assert (correct["name"], correct["rate"], correct["in_flight"]) == ("correct", 105.0, 18)
     assert correct["counts"] == {"ok": 2000, "timeout": 6, "error": 2}
     assert helpful["run_s"]["p99"] == 2.5
 
