@@ -181,7 +181,7 @@ def _entry(name: str, chunk: Chunk, old: Cells, side: Outcomes, sample: int) -> 
         "now": {
             "reward": after,
             "status": _label(side.status[sample]),
-            "reason": _cut(side.reasons.get(sample, (None, None))[0], _REASON),
+            "reason": _cut(side.reasons.get(sample), _REASON),
         },
         "change": None if before is None or after is None else after - before,
         "prompt": excerpt(chunk, "prompt", sample),

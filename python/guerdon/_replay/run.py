@@ -15,12 +15,10 @@ from typing import Any, Final
 from guerdon._insight.diagnostics.score_totals import ScoreTotals
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
-from guerdon._insight.journal.versions import source_version
 from guerdon._replay.chunks import Chunk, chunks
 from guerdon._replay.diff import Diff
 from guerdon._replay.needs import needs
 from guerdon._replay.output import Output
-from guerdon._replay.rows import rows_of
 from guerdon._replay.scoring import Scorer, Submitted
 from guerdon._replay.survey import survey
 from guerdon.dispatcher import Dispatcher
@@ -61,12 +59,11 @@ class ReplayRun:
         self.parts = find_parts(journal)
         self.survey = survey(self.parts, selection)
         self.needs = needs(self.scorer.specs, self.survey)
-        self.versions = {spec.name: source_version(spec) for spec in self.scorer.specs}
         given = dispatcher.options["weights"]
         self.weights: dict[str, float] = (
             {} if given is None else dict(zip(dispatcher.names, dispatcher._builder.weights, strict=True))
         )
-        self.output = None if out is None else Output(out, journal)
+        self.output = None if out is None else Output(out)
         self.diff = Diff(self.weights, dispatcher.options["incomplete"], tolerance, moved)
         self.totals = ScoreTotals([spec.name for spec in self.scorer.specs])
         self.left_out: Counter[str] = Counter()
@@ -129,9 +126,7 @@ class ReplayRun:
 
     def _chunks(self) -> Any:
         texts = list(self.needs.texts)
-        if self.output is not None:
-            texts += [name for name in self.survey.available() if name not in texts]
-        elif self._moved:
+        if self._moved:
             texts += [
                 name for name in ("prompt", "completion") if name in self.survey.available() and name not in texts
             ]
@@ -166,10 +161,6 @@ class ReplayRun:
         if result is not None:
             self.totals.add(result)
         if self.output is not None and outcomes:
-            texts = {name: chunk.texts(name) for name in self.survey.available() if chunk.has(name)}
-            self.output.write(
-                chunk.writer,
-                rows_of(chunk, outcomes, self.versions, self.weights, texts, self.dispatcher.options["incomplete"]),
-            )
+            self.output.write(chunk, outcomes)
         self.diff.add(chunk, outcomes)
         return len(chunk)

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._insight.report.extremes import RowLocation
 from guerdon._insight.report.moments import correlations
 from guerdon._insight.report.rows import STATUSES
+from guerdon._insight.report.slowest import RowLocation
 from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.tally import TimeBins
 from guerdon._system.safe_text import readable, shortened
@@ -56,7 +56,7 @@ def aggregates(summary: Summary) -> dict[str, Any]:
             "matrix": [[number(value) for value in row] for row in correlations(summary.groups.pairs.sums)],
         },
         "failures": _failures(summary),
-        "slowest": [place_fields(summary, place) for place in summary.slowest.places],
+        "slowest": [place_fields(summary, place) for place in summary.slowest.places()],
         "restarts": [{**each, "run": readable(each["run"])} for each in summary.restarts.to_list()],
         "notes": [readable(note) for note in summary.journal.notes],
     }

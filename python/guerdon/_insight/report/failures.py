@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._insight.report.extremes import RowLocation
 from guerdon._insight.report.rows import FAILED, STATUSES, Rows
+from guerdon._insight.report.slowest import RowLocation
 
 __all__ = ["OTHER", "Failures", "ReasonCount"]
 

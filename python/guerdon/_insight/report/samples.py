@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from guerdon._insight.report.aggregates import place_fields
-from guerdon._insight.report.extremes import RowLocation
+from guerdon._insight.report.slowest import RowLocation
 from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.texts import read_texts
 from guerdon._system.safe_text import readable
@@ -21,13 +21,13 @@ def samples(summary: Summary) -> list[dict[str, Any]]:
         return []
     chosen: dict[tuple[int, int], tuple[str, RowLocation]] = {}
     for why, by_function in (("highest reward", summary.examples.highest), ("lowest reward", summary.examples.lowest)):
-        for extremes in by_function:
-            for place in extremes.places:
+        for places in by_function:
+            for place in places:
                 chosen.setdefault((place.part, place.row), (why, place))
     for failure in sorted(summary.failures.reasons.values(), key=lambda each: -each.count)[:20]:
         for place, _, _ in failure.examples[:1]:
             chosen.setdefault((place.part, place.row), ("failed", place))
-    for place in summary.slowest.places[:10]:
+    for place in summary.slowest.places()[:10]:
         chosen.setdefault((place.part, place.row), ("slow", place))
     rows = list(chosen.items())[: max(_MOST_SAMPLES, 2 * len(summary.names))]
     texts = read_texts(summary.journal, [key for key, _ in rows])

@@ -1,0 +1,84 @@
+"""The slowest calls of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from guerdon._insight.report.rows import NO_STEP, STATUSES, Rows, floats, integers
+
+__all__ = ["RowLocation", "Slowest"]
+
+_KEPT: Final = 20
+
+
+@dataclass(frozen=True)
+class RowLocation:
+    """Place of a row in the journal and in the run.
+
+    Attributes:
+        part: Number of the part; `row` its place in it.
+        step: Step or batch, as the axis has it; None without one.
+    """
+
+    part: int
+    row: int
+    function: int
+    status: str
+    step: int | None
+    bucket: int
+    rank: int
+    batch: int
+    group: int
+    sample: int
+    reward: float
+    run_s: float
+    queue_s: float
+    attempts: int
+
+    @classmethod
+    def of(cls, rows: Rows, row: int) -> RowLocation:
+        one = rows.batch.slice(row, 1)
+        step = int(rows.step[row])
+        return cls(
+            part=rows.part,
+            row=int(rows.row[row]),
+            function=int(rows.function[row]),
+            status=STATUSES[int(rows.status[row])],
+            step=None if step == NO_STEP else step,
+            bucket=int(rows.bucket[row]),
+            rank=int(integers(one, "rank")[0]),
+            batch=int(rows.batch_id[row]),
+            group=int(rows.group[row]),
+            sample=int(rows.sample[row]),
+            reward=float(rows.reward[row]),
+            run_s=float(floats(one, "run_s")[0]),
+            queue_s=float(floats(one, "queue_s")[0]),
+            attempts=int(integers(one, "attempts", 1)[0]),
+        )
+
+
+class Slowest:
+    """The rows with the longest `run_s`."""
+
+    def __init__(self) -> None:
+        self._kept: list[RowLocation] = []
+
+    def add(self, rows: Rows) -> None:
+        """Look through the rows."""
+        seconds = np.nan_to_num(floats(rows.batch, "run_s"), nan=-1.0)
+        least = self._kept[-1].run_s if len(self._kept) == _KEPT else 0.0
+        chosen = np.flatnonzero(seconds > least)
+        if len(chosen) > _KEPT:
+            chosen = chosen[np.argpartition(-seconds[chosen], _KEPT - 1)[:_KEPT]]
+        if len(chosen):
+            self._kept += [RowLocation.of(rows, row) for row in chosen.tolist()]
+            self._kept.sort(key=lambda each: (-each.run_s, each.part, each.row))
+            del self._kept[_KEPT:]
+
+    def places(self) -> Sequence[RowLocation]:
+        """The slowest first."""
+        return self._kept
