@@ -95,10 +95,11 @@ class Scorer:
         dispatcher = self._dispatcher(whole=chunk.whole)
         if dispatcher is None:
             return Submitted(chunk, None)
-        arguments: dict[str, Any] = {name: chunk.values(name) for name in needs.columns if chunk.has(name)}
-        if needs.prompts and chunk.has("prompt"):
-            arguments["prompts"] = chunk.values("prompt")
-        arguments["completions"] = chunk.values("completion") if needs.completions else [""] * len(chunk)
+        there = {name: chunk.values(name) for name in needs.texts if name == "completion" or chunk.has(name)}
+        called = {"prompt": "prompts", "completion": "completions"}
+        arguments: dict[str, Any] = {called.get(name, name): values for name, values in there.items()}
+        if "completion" not in needs.texts:
+            arguments["completions"] = [""] * len(chunk)
         return Submitted(chunk, dispatcher.submit(num_generations=chunk.size, **arguments))
 
     def close(self) -> None:
