@@ -34,8 +34,8 @@ class Needs:
     """Columns that are read and passed to the functions.
 
     Attributes:
-        texts: The journal's text columns that some function gets: ``"prompt"``, ``"completion"`` and
-            names of the dataset's columns.
+        texts: The journal's text columns that some function gets: ``"prompt"``, ``"completion"``
+            and names of the dataset's columns.
         notes: What a reader of the results should know: a sentence each.
     """
 

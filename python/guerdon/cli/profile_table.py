@@ -184,7 +184,7 @@ def _facts(function: FunctionProfile) -> dict[str, str]:
     times, found = function.times, function.measurement
     shown: dict[str, str] = {}
     if times is not None:
-        shown["p50"], shown["p99"] = seconds(times.p50), seconds(times.p99)
+        shown["p50"], shown["p99"] = seconds(times["p50_s"]), seconds(times["p99_s"])
     if found is not None and found.cpu_s is not None:
         shown["waits"] = f"{found.waiting_share:.0%}"
         shown["memory"] = f"+{bytes_text(max(0, found.worker_bytes - found.empty_bytes))}"

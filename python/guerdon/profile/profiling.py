@@ -260,7 +260,7 @@ class _Profiling:
             return
         dependent = any(finding.check in _OF_OTHER_ROWS for finding in mine.findings)
         times = mine.times
-        mine.advice = advise(mine.spec, mine.measurement, times.p99 if times else None, independent=not dependent)
+        mine.advice = advise(mine.spec, mine.measurement, times["p99_s"] if times else None, independent=not dependent)
 
     def _measured_cases(self, subject: Subject) -> list[Case]:
         """The rows' own completions, in whole groups, or references in their place."""
@@ -294,7 +294,7 @@ class _Profiling:
             mine.judge = {"planned_requests": plan.requests, "rows": plan.rows, **facts.facts}
             found = Measurement(mine.spec.shape, seconds=facts.seconds)
             times = mine.times
-            mine.advice = advise(mine.spec, found, times.p99 if times else None)
+            mine.advice = advise(mine.spec, found, times["p99_s"] if times else None)
             if facts.seconds:  # else nothing answered
                 mine.checks = facts.checks
 
