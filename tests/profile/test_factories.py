@@ -64,7 +64,7 @@ def test_only_what_the_engine_says_is_a_flood() -> None:
     ]
     subject = Subject(reward(lambda text: 1.0, name="f"), [{"completion": "a"}] * 3)
     for check, reason in reasons:
-        (finding,) = survival.failures(subject, [(Case(1, "b"), Score(None, Status.ERROR, reason), "")])
+        (finding,) = survival.failures(subject, [(Case(1, "b"), Score(None, Status.ERROR, reason), "")], 3)
         assert (finding.check, finding.severity) == (check, "warning" if check == "output" else "error"), reason
 
 

@@ -233,7 +233,8 @@ class _Profiling:
                 mine.cut_short = "time limit"
             self._check(subject, mine)
             if survival.CHECK.id not in mine.checks:
-                mine.findings += survival.failures(subject, [(*each, "") for each in found.failures])
+                failed = [(*each, "") for each in found.failures]
+                mine.findings += survival.failures(subject, failed, len(cases) - found.unmeasured)
             self._advise(mine)
 
     def _check(self, subject: Subject, mine: FunctionProfile) -> None:

@@ -57,11 +57,11 @@ def _run(subject: Subject) -> Iterator[Finding]:
     seen = {(case.row, str(case.completion)) for case, score, _ in scored if score.ran}
     others = {(case.row, str(case.completion)): (case, score) for case, score in (*subject.hanging, *subject.failing)}
     scored += [(*each, "") for key, each in others.items() if key not in seen]
-    yield from failures(subject, scored)
+    yield from failures(subject, scored, len(scored))
 
 
-def failures(subject: Subject, scored: Sequence[Scored]) -> Iterator[Finding]:
-    """Yields a finding for each way in which the function failed on these samples."""
+def failures(subject: Subject, scored: Sequence[Scored], count: int) -> Iterator[Finding]:
+    """Yields a finding for each way in which the function failed on these samples, of so many."""
     by_kind: dict[str, list[Scored]] = {}
     for one in scored:
         by_kind.setdefault(_kind(one[1]), []).append(one)
@@ -72,9 +72,7 @@ def failures(subject: Subject, scored: Sequence[Scored]) -> Iterator[Finding]:
         ordinary = sum(1 for _, _, note in found if not note)
         severity: Severity = "error" if check in ("hang", "crash", "memory") or ordinary else "warning"
         kinds = dict.fromkeys(note for _, _, note in found if note)
-        where = f"{len(found)} of {len(scored)} completions" + (
-            f", among them {', '.join(list(kinds)[:4])}" if kinds else ""
-        )
+        where = f"{len(found)} of {count} completions" + (f", among them {', '.join(list(kinds)[:4])}" if kinds else "")
         yield Finding(
             check,
             "warning" if check == "output" else severity,
