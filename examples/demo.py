@@ -22,13 +22,15 @@ import os
 import random
 import re
 import signal
+import statistics
+import tempfile
 import time
 import warnings
 import zlib
+from collections import Counter
 from pathlib import Path
 
-from guerdon import Dispatcher, group_reward, reward
-from guerdon._insight.diagnostics.report import Report
+from guerdon import Dispatcher, group_reward, read_journal, reward
 
 LETTERS = "abcdefgh"
 LENGTH = 3
@@ -75,19 +77,6 @@ def parses(prompt: str, completion: str, trainer_state) -> float:
     if zlib.crc32(f"{trainer_state.global_step} {prompt} {completion}".encode()) % 50 == 0:
         re.fullmatch("(a+)+b", "a" * 60)  # 2**60 ways to fail, and the GIL is held for all of them
     return float(0 < len(completion) == len(set(completion)))
-
-
-def keep_results(dispatcher: Dispatcher) -> list:
-    """The results of the batches that a trainer starts, for the report at the end."""
-    batches = dispatcher._trainer_batches
-    complete, results = batches.complete, []
-
-    def keeping(batch):
-        results.append(complete(batch))
-        return results[-1]
-
-    batches.complete = keeping
-    return results
 
 
 # ---- the same functions for TRL alone: each gets all samples of a step, one after another ----
@@ -242,33 +231,65 @@ def rise(logs: list[dict[str, float]]) -> tuple[float, float, int]:
 
 
 def run_engine(options: argparse.Namespace, show) -> dict:
-    """Train with all four functions in one dispatcher."""
-    with Dispatcher([counts_on, judge, standing, parses], weights=WEIGHTS) as dispatcher:
-        batches = keep_results(dispatcher)
-        show(f"GRPO, {options.steps} steps of {SAMPLES} completions; {dispatcher!r}")
-        start = time.perf_counter()
-        logs = train(dispatcher.reward_funcs, steps=options.steps, seed=options.seed, show=show)
-        wall = time.perf_counter() - start
-        report = Report(dispatcher.names)
-        for batch in batches:
-            report.add(batch)
-    show(f"\n{report.table()}\n\nwhat failed, and why\n{report.failures() or 'nothing'}\n")
-    times = {
-        "through Guerdon": sum(batch.elapsed_s for batch in batches),
-        "function after function, estimated": sum(function_after_function(batch) for batch in batches),
-        "call after call, estimated": sum(
-            times["run_total_s"] for batch in batches for times in batch.timings.values()
-        ),
+    """Train with all four functions in one dispatcher, whose journal has all that they did."""
+    functions = [counts_on, judge, standing, parses]
+    with tempfile.TemporaryDirectory() as folder:
+        with Dispatcher(functions, weights=WEIGHTS, journal=folder) as dispatcher:
+            show(f"GRPO, {options.steps} steps of {SAMPLES} completions; {dispatcher!r}")
+            start = time.perf_counter()
+            logs = train(dispatcher.reward_funcs, steps=options.steps, seed=options.seed, show=show)
+            wall = time.perf_counter() - start
+        columns = ["function", "batch", "group", "sample", "status", "reason", "value", "queue_s", "run_s"]
+        rows = read_journal(folder, columns=columns).to_pylist()
+    show(f"\n{table(rows)}\n\nwhat failed, and why\n{failures(rows) or 'nothing'}\n")
+    return {"logs": logs, "wall": wall, "times": step_times(rows)}
+
+
+def by_function(rows: list[dict]) -> dict[str, list[dict]]:
+    found: dict[str, list[dict]] = {}
+    for row in sorted(rows, key=lambda row: (row["batch"], row["sample"])):
+        found.setdefault(row["function"], []).append(row)
+    return found
+
+
+def table(rows: list[dict]) -> str:
+    lines = [f"{'function':<12}{'samples':>8}{'failed':>8}{'mean':>8}{'p50':>10}{'longest':>10}"]
+    for name, mine in by_function(rows).items():
+        values = [row["value"] for row in mine if row["value"] is not None]
+        ran = [1000 * row["run_s"] for row in mine]
+        lines.append(
+            f"{name:<12}{len(mine):>8}{len(mine) - len(values):>8}{statistics.mean(values):>8.3f}"
+            f"{statistics.median(ran):>7.1f} ms{max(ran):>7.1f} ms"
+        )
+    return "\n".join(lines)
+
+
+def failures(rows: list[dict]) -> str:
+    lines = []
+    for name, mine in by_function(rows).items():
+        failed = [(place, row) for place, row in enumerate(mine) if row["status"] != "ok"]
+        lines += [f"{name}: {len(failed)} of {len(mine)} failed"] if failed else []
+        for status, count in Counter(row["status"] for _, row in failed).most_common():
+            first, row = next(each for each in failed if each[1]["status"] == status)
+            lines.append(f"  {count} {status}, first sample {first}: {row['reason']}")
+    return "\n".join(lines)
+
+
+def step_times(rows: list[dict]) -> dict[str, float]:
+    """Seconds of all steps; TRL runs functions in turn, and the samples of an async one at once."""
+    through, in_turn, one_by_one = Counter(), Counter(), Counter()
+    for row in rows:
+        step, name = row["batch"], row["function"]
+        through[step] = max(through[step], row["queue_s"] + row["run_s"])
+        # The samples of a group share a call.
+        seconds = row["run_s"] / (GENERATIONS if name == "standing" else 1)
+        one_by_one[step, name] += seconds
+        in_turn[step, name] = max(in_turn[step, name], seconds) if name == "judge" else one_by_one[step, name]
+    return {
+        "through Guerdon": sum(through.values()),
+        "function after function, estimated": sum(in_turn.values()),
+        "call after call, estimated": sum(one_by_one.values()),
     }
-    return {"logs": logs, "wall": wall, "times": times}
-
-
-def function_after_function(batch) -> float:
-    """Seconds that TRL alone would take: functions in turn, an async one's samples at once."""
-    return sum(
-        float(batch.run_s[:, :, index].max()) if name == "judge" else batch.timings[name]["run_total_s"]
-        for index, name in enumerate(batch.functions)
-    )
 
 
 def run_serial(options: argparse.Namespace, show) -> dict:

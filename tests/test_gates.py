@@ -21,7 +21,7 @@ from guerdon import (
     reward,
 )
 from guerdon._batch.trainer.metrics import metrics_of
-from guerdon._insight.diagnostics.report import Report
+from guerdon._insight.diagnostics.score_totals import ScoreTotals
 
 COMPLETIONS = ["a", "b", "a", "b"]
 
@@ -106,7 +106,7 @@ def test_a_skipped_cell_stands_in_every_output(dispatcher: Dispatcher) -> None:
     assert metrics["guerdon/on_loop/skipped_frac"] == 0.5
     assert metrics["guerdon/on_loop/failed_frac"] == 0.0
     assert "guerdon/correct/skipped_frac" not in metrics
-    report = Report(result.functions)
+    report = ScoreTotals(result.functions)
     report.add(result)
     assert (report.rows()[0].counts[Status.SKIPPED], report.rows()[0].called, report.failures()) == (2, 2, "")
     assert "skipped" in report.table()

@@ -131,7 +131,7 @@ def test_probes_of_ones_own(guerdon: Command, tmp_path: Path, rows: Path, checks
 def test_the_json_is_what_the_docs_say(sound: Shown) -> None:
     profile = sound.json
     assert sound.code == (0 if profile["clean"] else 1)
-    assert (profile["format"], profile["rows"], profile["recorded"], profile["cut_short"]) == (3, 12, False, None)
+    assert (profile["format"], profile["rows"], profile["recorded"], profile["cut_short"]) == (4, 12, False, None)
     function = profile["functions"]["exact"]
     assert set(function) == {
         *("findings", "lane", "lane_reason", "timeout", "timeout_reason", "decorator", "current", "times", "failures"),
@@ -148,7 +148,7 @@ def test_the_json_is_what_the_docs_say(sound: Shown) -> None:
     assert function["memory"]["worker_bytes"] >= function["memory"]["empty_worker_bytes"] > 1_000_000
     step = profile["step"]
     assert (step["prompts"], step["generations"], step["now"]["workers"]) == (16, 4, 3)
-    assert step["now"]["seconds"] <= step["now"]["high"]
+    assert (set(step["now"]), step["now"]["threads"]) == ({"workers", "threads", "seconds"}, 0)
 
 
 class Page(HTMLParser):
@@ -168,12 +168,10 @@ class Page(HTMLParser):
 def test_the_page_needs_nothing_else(sound: Shown) -> None:
     text = sound.page
     page = Page(text)
-    assert all(address.startswith("#") for address in page.addresses)
+    assert page.addresses == []
     assert "script" not in page.tags
     assert "url(" not in text
-    assert {"table", "h1", "pre"} <= set(page.tags)
-    anchors = re.findall(r'id="([^"]+)"', text)
-    assert [address[1:] for address in page.addresses] == anchors
+    assert {"h1", "pre"} <= set(page.tags)
 
 
 def test_several_functions_by_name_have_a_place_each_on_the_page(
@@ -187,9 +185,8 @@ def test_several_functions_by_name_have_a_place_each_on_the_page(
     file, target = write_rewards(tmp_path, f"import guerdon\n{code}"), tmp_path / "page.html"
     ended = guerdon("profile", f"{file}:ac,cb", rows, "--html", target, "--json", "--rows", 2)
     assert list(json.loads(ended.out)["functions"]) == ["ac", "cb"]
-    places = re.findall(r'id="([^"]+)"', target.read_text())
-    assert len(set(places)) == 2
-    assert [address[1:] for address in Page(target.read_text()).addresses] == places
+    shown = re.sub(r"<[^>]+>", "", target.read_text()).splitlines()
+    assert [line.strip() for line in shown if line.strip() in ("ac", "cb", "other")] == ["ac", "cb"]
 
 
 @pytest.mark.parametrize("columns", [40, 80])

@@ -11,9 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from guerdon import Dispatcher, Journal
-from guerdon._insight.journal.schema import COLUMNS, arrow_schema, is_summed, plain_type, problem_of
+from guerdon._insight.journal.schema import (
+    COLUMNS,
+    SCHEMA,
+    arrow_type,
+    dispatcher_text,
+    is_summed,
+    plain_type,
+    problem_of,
+)
 from tests.journal_files import row, table
 from tests.simple import length
+
+NULLABLE = frozenset(
+    ("step", "value", "reward", "reason", "traceback", "prompt_tokens", "completion_tokens", "cost", "answer", "extra")
+)
 
 
 def test_the_columns_are_those_that_readers_know(tmp_path: Path) -> None:
@@ -23,7 +35,10 @@ def test_the_columns_are_those_that_readers_know(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.parquet")
     schema = pq.read_schema(path)
     kinds = {"prompt": "text", "completion": "text", "answer": "text"}
-    expected = arrow_schema(kinds, "drop")
+    fields = [pa.field(name, arrow_type(name), name in NULLABLE) for name in COLUMNS]
+    fields += [pa.field(name, pa.string()) for name in ("prompt", "completion", "column_answer")]
+    metadata = {"guerdon.schema": SCHEMA, "guerdon.kinds": json.dumps(kinds)}
+    expected = pa.schema(fields, metadata={**metadata, "guerdon.dispatcher": dispatcher_text("drop")})
     assert schema.equals(expected), f"{schema}\n\n{expected}"
     assert schema.names == [*COLUMNS, "prompt", "completion", "column_answer"]
     metadata = {key: value for key, value in schema.metadata.items() if key.startswith(b"guerdon.")}

@@ -12,10 +12,6 @@ import pytest
 from guerdon import reward
 from guerdon.profile import measurement, profile
 from guerdon.profile.checks.survival import CHECK
-from guerdon.profile.finding import Example, Finding
-from guerdon.profile.measurement import Budget, measure
-from guerdon.profile.measurement_findings import joined, measurement_findings
-from guerdon.profile.sample_rows import SampleRows
 from guerdon.profile.subject import Subject
 
 ROWS = [{"prompt": "p", "answer": "4", "completion": text} for text in ("4", "end", "5")]
@@ -74,32 +70,6 @@ def test_a_crash_says_how_the_worker_ended(function: object, how: str, advice: s
     assert how in found.message
     assert advice in found.message
     assert ("memory" in found.message) is memory
-    rows = SampleRows(completions=[row["completion"] for row in ROWS])
-    spec = function.spec  # type: ignore[attr-defined]
-    measured = measure(spec, rows, Budget(timeout=20.0))
-    (crash,) = [one for one in measurement_findings(spec, measured, rows) if one.check == "crash"]
-    assert how in crash.message
-    assert ("memory_limit" in crash.message) is memory
-
-
-def test_a_row_that_crashed_is_reported_once() -> None:
-    crash, other = Example(3, "a"), Example(4, "b")
-    measured = [Finding("crash", "error", "m", (crash,)), Finding("hang", "error", "m", (crash, other))]
-    checked = [Finding("crash", "error", "s", (crash,)), Finding("hang", "error", "s", (other,))]
-    found = [(each.check, each.message, [one.row for one in each.examples]) for each in joined(measured, checked)]
-    assert found == [("hang", "m", [3]), ("crash", "s", [3]), ("hang", "s", [4])]
-    assert joined([Finding("long", "error", "m")], []) == [Finding("long", "error", "m")]
-
-
-def test_a_row_that_failed_is_reported_once() -> None:
-    rows = [Example(row, "a") for row in range(7)]
-    measured = [Finding("fails", "error", "m", rows[:3])]
-    of_row = Finding("exception", "error", "s", rows[:2])
-    assert joined(measured, [of_row]) == [Finding("fails", "error", "m", rows[2:3]), of_row]
-    full = Finding("exception", "error", "s", [rows[0], *rows[3:7]])
-    assert joined(measured, [full]) == [full], "row 1 and 2 had no room there"
-    others = [Finding("exception", "error", "s", rows[3:])]
-    assert joined(measured, others) == [*measured, *others]
 
 
 def test_a_profile_reports_a_failure_once() -> None:

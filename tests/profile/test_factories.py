@@ -12,11 +12,10 @@ from guerdon.errors import RegistrationError
 from guerdon.profile import profile
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import Calibration
-from guerdon.profile.checks import answers, survival
-from guerdon.profile.measurement import Measurement, RowFailure
-from guerdon.profile.measurement_findings import measurement_findings
-from guerdon.profile.sample_rows import SampleRows
-from guerdon.profile.subject import Subject
+from guerdon.profile.checks import survival
+from guerdon.profile.measurement import Measurement
+from guerdon.profile.subject import Case, Score, Subject
+from guerdon.results.status import Status
 from guerdon.rewards.math import verify
 
 PROGRAM = "```python\nprint(int(input()) + 1)\n```"
@@ -55,18 +54,17 @@ def test_rows_at_fault_of_other_rewards() -> None:
 
 def test_only_what_the_engine_says_is_a_flood() -> None:
     """A reason that has the word in it is an error like any other."""
-    rows = SampleRows(completions=["a", "b", "c"])
     reasons = [
-        ("fails", 'DataError: case 0 has in, out: expected {"input", "output"}'),
-        ("fails", "ValueError: printed 12 bytes, more than its max_output of 1 KB allows"),
+        ("exception", 'DataError: case 0 has in, out: expected {"input", "output"}'),
+        ("exception", "ValueError: printed 12 bytes, more than its max_output of 1 KB allows"),
         ("output", "printed 12 bytes, more than its max_output of 10 bytes allows"),
         ("memory", "MemoryError (memory_limit of 100 MB)"),
         ("memory", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8 GiB (memory_limit of 100 MB)"),
-        ("fails", "ValueError: no MemoryError"),
+        ("exception", "ValueError: no MemoryError"),
     ]
+    subject = Subject(reward(lambda text: 1.0, name="f"), [{"completion": "a"}] * 3)
     for check, reason in reasons:
-        found = Measurement("sample", failures=[RowFailure(1, "error", reason)])
-        (finding,) = measurement_findings(spec_of(reward(lambda text: 1.0, name="f")), found, rows)
+        (finding,) = survival.failures(subject, [(Case(1, "b"), Score(None, Status.ERROR, reason), "")], 3)
         assert (finding.check, finding.severity) == (check, "warning" if check == "output" else "error"), reason
 
 
@@ -101,7 +99,7 @@ def test_no_advice_speaks_of_the_functions_code() -> None:
     assert ".." not in finding.message
 
 
-def test_sensitivity_is_of_scores_not_of_failures() -> None:
+def test_function_that_raises_on_some_completions_is_told_what_that_costs() -> None:
     @reward
     def picky(completion: str, answer: str) -> float:
         if completion != completion.strip() or completion.upper() == completion != answer:
@@ -111,8 +109,6 @@ def test_sensitivity_is_of_scores_not_of_failures() -> None:
     rows = [{"prompt": f"p{n}", "answer": str(n)} for n in range(10, 18)]
     with Subject(picky, rows) as subject:
         assert subject.once(Calibration).usable
-        found = {each.check for each in answers.SENSITIVITY.run(subject)}
-        assert "sensitivity:space_around" not in found
         (raised,) = [each for each in survival.CHECK.run(subject) if each.check == "exception"]
     assert "no such package. Each costs" in raised.message
     assert "had better stay a failure" in raised.message

@@ -77,7 +77,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
         ("exits", "crash", 3),
         ("allocates", "memory", 4),
         ("floods", "output", 5),
-        ("fails", "fails", 0),
+        ("fails", "exception", 0),
         ("leaves", "processes", None),
         ("backtracks", "long", None),
     ],
@@ -93,4 +93,6 @@ def test_a_profile_of_hostile_functions_ends_with_its_advice(hostile: Profile) -
     assert advice is not None
     assert (advice.lane, "only a worker can be killed" in advice.lane_reason) == ("process", True)
     assert hostile.functions["fails"].times is None
+    (hang,) = [each for each in hostile.functions["hangs"].findings if each.check == "hang"]
+    assert "on 1 of 12 completions" in hang.message
     assert hostile.cut_short is None

@@ -5,25 +5,35 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Server, judge, pairwise, panel, parse
-from guerdon._functions.spec import FunctionSpec
+from guerdon import Server, judge, pairwise, panel, parse
 from guerdon._lanes.http import endpoints
-from guerdon.cli.profile_words import judge_lines
+from guerdon.cli.profile_table import judge_lines
 from guerdon.profile.function_profile import FunctionProfile
 from guerdon.profile.judge_checks import JudgeFacts, _changed, check_judge, longer
-from guerdon.profile.judge_plan import plan_judge, units_of
+from guerdon.profile.judge_plan import JudgePlan, plan_judge
 from guerdon.profile.judge_statistics import shift_of, sign_test
-from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.subject import Subject
 from tests.http.server import Answer, chat_completion, free_port, question, serving
 
 # Answers whose quality is the number at their beginning.
-ROWS = SampleRows(completions=[f"[{row * 7 % 20}] an answer to question {row}" for row in range(20)])
+ROWS = [{"completion": f"[{row * 7 % 20}] an answer to question {row}"} for row in range(20)]
 Rate = Callable[[str], float]
+
+
+def facts_of(asked: Any, wanted: int = 20, rows: Sequence[dict[str, Any]] = ROWS) -> dict[str, JudgeFacts]:
+    """The facts about a judge that is asked about so many of the rows."""
+    with Subject(asked, rows) as subject:
+        return check_judge([asked.spec], subject, subject.samples(), wanted, None, 60.0)
+
+
+def planned(asked: Any, max_cost: float | None = None) -> JudgePlan:
+    with Subject(asked, ROWS) as subject:
+        return plan_judge(subject, subject.samples(), 20, max_cost)
 
 
 def quality(text: str) -> int:
@@ -45,7 +55,7 @@ def rated(rate: Rate, **options: Any) -> tuple[JudgeFacts, int]:
             temperature=None,
             **options,
         )
-        found = check_judge([asked.spec], ROWS, 20, None, 60.0)
+        found = facts_of(asked)
         return found["judge"], len(server.bodies)
 
 
@@ -85,10 +95,9 @@ def test_conversations_are_padded_in_their_text(of: Callable[[str], Any]) -> Non
 
     with serving(rating(rate)) as server:
         asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", temperature=None)
-        rows = SampleRows(completions=[of(text) for text in ROWS.completions])
-        found = check_judge([asked.spec], rows, 20, None, 60.0)["judge"]
+        found = facts_of(asked, rows=[{"completion": of(row["completion"])} for row in ROWS])["judge"]
     assert found.findings == []
-    assert set(map(longer, ROWS.completions)) <= {text.removeprefix("Rate: ") for text in seen}
+    assert {longer(row["completion"]) for row in ROWS} <= {text.removeprefix("Rate: ") for text in seen}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +150,7 @@ def test_a_judge_that_changes_its_mind() -> None:
 def test_a_judge_that_fails() -> None:
     with serving(lambda path, body: chat_completion("no number")) as server:
         asked = judge(base_url=server.url, model="m", prompt="{completion}", retries=0)
-        facts = check_judge([asked.spec], ROWS, 4, None, 60.0)["judge"]
+        facts = facts_of(asked, 4)["judge"]
     assert checks(facts) == [("fails", "error")]
 
 
@@ -149,7 +158,7 @@ def test_a_judge_whose_server_fails_is_given_up_early() -> None:
     with serving(lambda path, body: (500, {"error": "no memory"})) as server:
         asked = judge(base_url=server.url, model="m", prompt="{completion}")
         start = time.monotonic()
-        facts = check_judge([asked.spec], ROWS, 20, None, 60.0)["judge"]
+        facts = facts_of(asked)["judge"]
         assert time.monotonic() - start < 40  # a single form would take 60 s
     (finding,) = facts.findings
     assert "No request got a score" in finding.message
@@ -186,7 +195,7 @@ def test_check_without_answers_is_not_clean() -> None:
 
     with serving(rate) as server:
         asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", retries=3)
-        facts = check_judge([asked.spec], ROWS, 20, None, 60.0)["judge"]
+        facts = facts_of(asked)["judge"]
         assert len(server.bodies) == 4 * 20, "not more than announced"
     (finding,) = facts.findings
     assert (finding.check, finding.severity) == ("unchecked", "warning")
@@ -204,7 +213,7 @@ def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
 
     with serving(rate) as server:
         asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}")
-        facts = check_judge([asked.spec], ROWS, 20, None, 60.0)["judge"]
+        facts = facts_of(asked)["judge"]
     (few, quick), (many, slow) = facts.facts["levels"]
     assert (few, many) == (2, 20)
     assert slow > 2 * quick
@@ -219,7 +228,7 @@ def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPa
         panel([judge(base_url=address, model="m", prompt="{completion}", name=name) for name in "ab"], name="both"),
     ):
         start = time.monotonic()
-        (facts,) = check_judge([asked.spec], ROWS, 20, None, 60.0).values()
+        (facts,) = facts_of(asked).values()
         assert time.monotonic() - start < 40  # a single form would take 60 s
         (finding,) = facts.findings
         assert (finding.check, finding.severity) == ("fails", "error")
@@ -231,7 +240,7 @@ def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPa
 def test_a_judge_that_refuses_all_is_given_up_after_the_first_form() -> None:
     with serving(lambda path, body: (401, {"error": {"message": "wrong key"}})) as server:
         asked = judge(base_url=server.url, model="m", prompt="{completion}", retries=0)
-        facts = check_judge([asked.spec], ROWS, 4, None, 60.0)["judge"]
+        facts = facts_of(asked, 4)["judge"]
         assert len(server.bodies) <= 3 * 4 + 1
     assert checks(facts) == [("fails", "error")]
     assert "401" in facts.findings[0].message
@@ -247,7 +256,7 @@ def compared(prefers: Callable[[str, str], float]) -> JudgeFacts:
 
     with serving(answer) as server:
         asked = pairwise(base_url=server.url, model="m", prompt="{completion_a}\n@@\n{completion_b}")
-        facts = check_judge([asked.spec], ROWS, 15, None, 60.0)["pairwise"]
+        facts = facts_of(asked, 15)["pairwise"]
         assert len(server.bodies) == 5 * 15
     return facts
 
@@ -272,25 +281,21 @@ def test_comparisons_by_length() -> None:
 
 
 def test_the_plan_is_kept_below_the_cap() -> None:
-    def spec_of(output: float) -> FunctionSpec:
+    def priced(output: float) -> Any:
         server = Server("http://localhost:1", price={"input": 1.0, "output": output})
-        with Dispatcher([judge(server=server, model="m", prompt="{completion}", max_tokens=100)]) as dispatcher:
-            ((spec,),) = units_of(dispatcher._specs)
-        return spec
+        return judge(server=server, model="m", prompt="{completion}", max_tokens=100)
 
-    spec = spec_of(1.0)
-    whole = plan_judge(spec, ROWS, 20, None)
-    dearer = plan_judge(spec_of(3.0), ROWS, 20, None)
+    whole, dearer = planned(priced(1.0)), planned(priced(3.0))
     assert dearer.cost is not None
     assert (whole.rows, whole.requests, whole.lowered) == (20, 80, False)
     assert whole.cost is not None
     assert dearer.cost - whole.cost == pytest.approx(80 * 100 * 2.0 / 1e6), "eighty answers of a hundred tokens"
-    half = plan_judge(spec, ROWS, 20, whole.cost / 2)
+    half = planned(priced(1.0), whole.cost / 2)
     assert (half.rows, half.requests, half.lowered) == (10, 40, True)
     assert "fewer rows" in str(half)
     votes = judge(base_url="http://localhost:1", model="m", prompt="{completion}", votes=3, temperature=1.0)
-    assert plan_judge(votes.spec, ROWS, 20, 1.0).requests == 240
-    assert "cost unknown" in str(plan_judge(votes.spec, ROWS, 20, None))
+    assert planned(votes, 1.0).requests == 240
+    assert "cost unknown" in str(planned(votes))
 
 
 def test_statistics() -> None:

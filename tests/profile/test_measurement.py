@@ -15,12 +15,12 @@ from guerdon._functions.build import spec_of
 from guerdon.profile import measurement
 from guerdon.profile.advice import advise
 from guerdon.profile.function_profile import times_of
-from guerdon.profile.measurement import Budget, Measurement, measure
+from guerdon.profile.measurement import Measurement
 from guerdon.profile.measurement_findings import measurement_findings
-from guerdon.profile.sample_rows import SampleRows, rows_of
 from tests.clock import one_of_three
+from tests.profile.measuring import measured
 
-ROWS = SampleRows(completions=["x" * (row % 7) for row in range(24)])
+ROWS = [{"prompt": str(row), "completion": "x" * (row % 7)} for row in range(24)]
 
 
 def spins(completion: str) -> float:
@@ -66,8 +66,8 @@ def test_a_coroutine_that_blocks_its_loop_is_found(function: object, found_out: 
 
 def _check_blocking(function: object, found_out: bool) -> None:
     spec = reward(function).spec  # type: ignore[call-overload]
-    found = measure(spec, ROWS, Budget())
-    said = [each.message for each in measurement_findings(spec, found, ROWS) if each.check == "blocking"]
+    found = measured(reward(function), ROWS)  # type: ignore[call-overload]
+    said = [each.message for each in measurement_findings(spec, found) if each.check == "blocking"]
     assert ["4 calls at once took as long as one after another" in message for message in said] == [True] * found_out
     assert advise(spec, found, 0.01).lane == ("process" if found_out else "asyncio")
 
@@ -80,7 +80,7 @@ def test_a_coroutine_whose_calls_wait_for_each_other_does_not_block_its_loop() -
             return await awaits(completion)
 
     def check() -> None:
-        found = measure(reward(limited).spec, ROWS, Budget())
+        found = measured(reward(limited), ROWS)
         assert len(found.seconds) == len(ROWS)
         assert not found.blocks
 
@@ -103,15 +103,15 @@ def test_calls_end_as_their_function_does(function: object, computes: bool, lane
 
 def _check_call(function: object, computes: bool, lane: str) -> None:
     spec = reward(function).spec  # type: ignore[call-overload]
-    found = measure(spec, ROWS, Budget())
+    found = measured(reward(function), ROWS)  # type: ignore[call-overload]
     assert len(found.seconds) == len(ROWS)
     assert found.cpu_s is not None
     assert (found.cpu_s > 0.5) is computes
     assert found.worker_bytes > 1_000_000
     times = times_of(found.seconds)
     assert times is not None
-    assert 0.003 < times.p50 < 1.0
-    assert advise(spec, found, times.p99).lane == lane
+    assert 0.003 < times["p50_s"] < 1.0
+    assert advise(spec, found, times["p99_s"]).lane == lane
 
 
 class Loaded(StatefulReward):
@@ -124,7 +124,7 @@ class Loaded(StatefulReward):
 
 def test_a_stateful_reward_and_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "_MOST_REPEATS", 16)  # its calls are short
-    found = measure(reward(Loaded()).spec, ROWS, Budget(memory_limit=500_000_000))
+    found = measured(reward(Loaded()), ROWS, memory_limit=500_000_000)
     assert found.worker_bytes > 60_000_000
     assert not found.failures
 
@@ -141,11 +141,10 @@ def of_a_batch(completions: list[str], **columns: object) -> list[float]:
 
 
 def test_groups_and_batches() -> None:
-    rows = rows_of([{"prompt": f"p{row // 4}", "completion": "x"} for row in range(26)], 4)
-    assert len(rows) == 24
-    grouped = measure(ranks.spec, rows, Budget())
+    rows = [{"prompt": f"p{row // 4}", "completion": "x"} for row in range(24)]
+    grouped = measured(ranks, rows)
     assert (grouped.calls, len(grouped.seconds)) == ("group", 6)
-    whole = measure(spec_of(of_a_batch), rows, Budget())
+    whole = measured(of_a_batch, rows)
     assert (whole.calls, len(whole.seconds), whole.rows_of_call) == ("batch", 1, 24)
 
 
@@ -159,7 +158,7 @@ def test_a_signal_while_its_folder_is_made_leaves_none(tmp_path: Path, monkeypat
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "mkdir", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        measure(reward(sleeps).spec, ROWS, Budget())
+        measured(reward(sleeps), ROWS)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -168,7 +167,7 @@ def test_after_some_hangs_the_rest_is_left_out() -> None:
         while True:
             time.sleep(0.01)
 
-    found = measure(reward(never).spec, SampleRows(completions=["x"] * 200), Budget(timeout=0.2))
+    found = measured(reward(never), [{"completion": "x"}] * 200, timeout=0.2)
     assert found.seconds == []
     assert found.counts()["timeout"] >= 3
     assert found.unmeasured > 100

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from guerdon._replay.chunks import ABSENT
-from guerdon._replay.compare import AdvantageChange, Agreement, RankChange
+from guerdon._replay.compare import Comparison
 from guerdon.results.status import Status
 
 FAILED = (Status.TIMEOUT, Status.ERROR, Status.CRASHED, Status.CANCELLED)
@@ -35,7 +35,7 @@ def _arrays(cells: Any) -> tuple[Any, Any]:
 @given(_pairs, st.sampled_from([0.0, 0.25]), st.integers(1, 4))
 @example([((math.nan, Status.CANCELLED), (math.nan, Status.ABSTAINED))], 0.0, 1)
 def test_agreement_is_that_of_a_loop(pairs: Any, tolerance: float, pieces: int) -> None:
-    agreement = Agreement(tolerance)
+    agreement = Comparison(tolerance)
     moved: list[bool] = []
     for piece in np.array_split(np.arange(len(pairs)), pieces):
         chosen = [pairs[place] for place in piece]
@@ -61,10 +61,11 @@ def test_agreement_is_that_of_a_loop(pairs: Any, tolerance: float, pieces: int) 
         failed += now in FAILED and was not in FAILED
     assert (agreement.compared, agreement.moved) == (compared, sum(moved))
     assert (agreement.failures_to_answers, agreement.answers_to_failures) == (answered, failed)
+    means = tuple(agreement.to_dict()["mean"].values())
     if numbers:
-        assert agreement.means == pytest.approx(np.mean(numbers, axis=0), abs=1e-9)
+        assert means == pytest.approx(np.mean(numbers, axis=0), abs=1e-9)
     else:
-        assert agreement.means == (None, None)
+        assert means == (None, None)
 
 
 _groups = st.integers(1, 5).flatmap(
@@ -85,23 +86,22 @@ _groups = st.integers(1, 5).flatmap(
 def test_ranks_and_advantages_are_those_of_a_loop(groups: Any) -> None:
     values = np.array(groups, np.float32)
     old, new = values[:, :, 0], values[:, :, 1]
-    ranks = RankChange()
-    change = AdvantageChange()
+    found = Comparison()
     for group in range(len(old)):
-        ranks.add(old[group : group + 1], new[group : group + 1])
-        change.add(old[group : group + 1], new[group : group + 1])
+        found.add_groups(old[group], new[group], old.shape[1])
+    change = found.to_dict()["advantages"]
 
     if old.shape[1] > 1:
         pairs = [(_ranks(a), _ranks(b)) for a, b in zip(old, new, strict=True)]
         different = [[x != y for x, y in zip(a, b, strict=True)] for a, b in pairs]
-        assert ranks.groups == len(groups)
-        assert ranks.groups_changed == sum(map(any, different))
-        assert ranks.best_changed == sum(_best(a) != _best(b) for a, b in zip(old, new, strict=True))
+        assert found.groups == len(groups)
+        assert found.groups_changed == sum(map(any, different))
+        assert found.best_changed == sum(_best(a) != _best(b) for a, b in zip(old, new, strict=True))
     before, after = _advantages(old), _advantages(new)
-    assert change.samples == old.size
-    assert change.mean_change == pytest.approx(np.abs(after - before).mean(), abs=1e-4)
+    assert found.samples == old.size
+    assert change["mean_change"] == pytest.approx(np.abs(after - before).mean(), abs=1e-4)
     clear = (np.abs(before) > 1e-4) & (np.abs(after) > 1e-4)
-    assert change.flipped >= int((np.sign(before) != np.sign(after))[clear].sum())
+    assert found.flipped >= int((np.sign(before) != np.sign(after))[clear].sum())
 
 
 def _ranks(values: Any) -> list[float | None]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import guerdon
-from guerdon import Dispatcher, Journal, group_reward, read_journal, reward
+from guerdon import Dispatcher, Journal, group_reward, reward
 
 COMPLETIONS = ["four", "it is 4", "5", "", "hmm", "six 🧑‍🚀", "4", "44"]
 BATCH: dict[str, Any] = {
@@ -50,23 +49,13 @@ def journal_of(folder: Path, functions: list[Any], *, count: int = 2, **options:
     return folder
 
 
-def test_the_same_functions_write_the_same_rows(tmp_path: Path) -> None:
-    journal, out = journal_of(tmp_path / "j", FUNCTIONS), tmp_path / "out"
-    found = guerdon.replay(journal, FUNCTIONS, workers=1, out=out)
+def test_the_same_functions_give_the_same_values(tmp_path: Path) -> None:
+    found = guerdon.replay(journal_of(tmp_path / "j", FUNCTIONS), FUNCTIONS, workers=1)
     assert (found.rows, found.samples, found.groups) == (64, 16, 4)
     assert found.differences == 0
     assert all((each["diff"]["compared"], each["diff"]["moved"]) == (16, 0) for each in found.functions.values())
     assert found.functions["length"]["status"] == {"ok": 12, "abstained": 2, "error": 2}
     assert (found.total["compared"], found.total["moved"]) == (16, 0)
-    old, new = read_journal(journal), read_journal(out)
-    assert [(field.name, field.type) for field in new.schema] == [(field.name, field.type) for field in old.schema]
-    assert new.schema.metadata[b"guerdon.schema"] == old.schema.metadata[b"guerdon.schema"]
-    assert json.loads(new.schema.metadata[b"guerdon.kinds"]) == json.loads(old.schema.metadata[b"guerdon.kinds"])
-    keys = ["batch", "sample", "function"]
-    rows = [sorted(each.to_pylist(), key=lambda row: [row[key] for key in keys]) for each in (old, new)]
-    for before, after in zip(*rows, strict=True):
-        differ = {name for name in before if before[name] != after[name]}
-        assert differ <= {"submitted", "queue_s", "run_s", "traceback"}
 
 
 def test_a_dispatcher_with_a_journal_does_not_journal_its_replay(tmp_path: Path) -> None:

@@ -237,34 +237,23 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         guerdon.replay(journal, [length], workers=0)
 
 
-def test_the_new_rows_are_a_journal_of_their_own(tmp_path: Path) -> None:
+def test_the_new_rewards_are_a_line_a_sample_under_the_keys_of_the_journal(tmp_path: Path) -> None:
     journal = record(tmp_path / "j", [length, moody], batches(), size=SIZE, weights=[1.0, 0.5], parts=2)
     longer = reward(lambda text: len(text) + 1.0, name="length", lane="thread")
-    found = guerdon.replay(journal, [longer, moody], out=tmp_path / "out")
-    assert [path.name for path in sorted((tmp_path / "out").iterdir())] == ["run-1-r0-4242-00000.parquet"]
-    old, new = (
-        sorted(pq.read_table(path).to_pylist(), key=lambda row: (row["batch"], row["sample"], row["function"]))
-        for path in (journal, tmp_path / "out")
-    )
-    assert len(new) == len(old) == 72
-    outcome = {"version", "value", "reward", "submitted", "queue_s", "run_s", "attempts", "traceback"}
-    for then, now in zip(old, new, strict=True):
-        assert list(now) == list(then)
-        same = set(then) - outcome
-        assert {key: now[key] for key in same} == {key: then[key] for key in same}
-        change = 1.0 if now["function"] == "length" else 0.0
-        assert now["reward"] == (None if then["reward"] is None else then["reward"] + change)
-    again = guerdon.replay(tmp_path / "out", [longer, moody])
-    assert again.differences == 0
+    found = guerdon.replay(journal, [longer, moody], out=tmp_path / "out.jsonl")
     assert found.differences == 36
-
-
-def test_recorded_values_are_in_the_new_rows(tmp_path: Path) -> None:
-    journal = record(tmp_path / "j", [length], batches(1), size=SIZE)
-    parsed = reward(lambda text: {"score": 1.0, "parsed": text[:1]}, name="length", lane="thread")
-    guerdon.replay(journal, [parsed], out=tmp_path / "out")
-    (row,) = guerdon.read_journal(tmp_path / "out").slice(0, 1).to_pylist()
-    assert json.loads(row["extra"]) == {"parsed": "0"}
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(lines) == 36
+    now = {(line["batch"], line["sample"]): line for line in lines}
+    keys = ("run", "step", "rank", "batch", "group", "sample")
+    for then in pq.read_table(journal).to_pylist():
+        line, name = now[then["batch"], then["sample"]], then["function"]
+        assert {key: line[key] for key in keys} == {key: then[key] for key in keys}
+        change = 1.0 if name == "length" else 0.0
+        expected = None if then["reward"] is None else pytest.approx(then["reward"] + change, rel=1e-7)
+        assert line["rewards"][name] == expected
+        assert line["status"][name] == then["status"]
+        assert line.get("reasons", {}).get(name) == then["reason"]
 
 
 def test_a_gate_behind_finish_group_is_called_on_whole_groups_alone(tmp_path: Path) -> None:
@@ -297,9 +286,7 @@ def test_judges_of_all_kinds_give_the_same_again(tmp_path: Path) -> None:
         better = pairwise(prompt="<{completion_a}> or <{completion_b}>", name="better", schedule="all", **ask)
         functions = [one, both, better]
         journal = record(tmp_path / "j", functions, batches(1), size=SIZE)
-        found = guerdon.replay(journal, functions, out=tmp_path / "out")
-        answers = pq.read_table(tmp_path / "out", columns=["function", "answer"]).to_pylist()
-        assert {each["function"] for each in answers if str(each["answer"]).startswith("Score: ")} == {"one"}
+        found = guerdon.replay(journal, functions)
         assert (found.differences, found.functions["both"]["status"]) == (0, {"ok": 12})
         assert found.functions["one"]["usage"]["requests"] == 12
         assert guerdon.replay(journal, [better]).differences == 0

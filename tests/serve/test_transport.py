@@ -269,12 +269,12 @@ def test_a_declared_length_takes_little_until_the_body_comes(served: Served) -> 
 
 def test_unread_bodies_are_bounded_together() -> None:
     from guerdon._serve.errors import RequestError
-    from guerdon._serve.permits import Bytes, Permits
+    from guerdon._serve.permits import Permits
 
     permits = Permits(8, 100)
-    with Bytes(permits) as first, Bytes(permits) as second:
-        first.take(150)  # alone, whatever it takes
+    with permits.take_bytes() as first, permits.take_bytes() as second:
+        first(150)  # alone, whatever it takes
         with pytest.raises(RequestError) as refused:
-            second.take(1)
+            second(1)
         assert refused.value.status == 429
     assert permits.bytes == 0

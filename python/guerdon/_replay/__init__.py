@@ -2,7 +2,7 @@
 
 - `survey`, `chunks`: the journal, read in two passes, never as a whole.
 - `needs`, `scoring`: what functions ask for; their calls.
-- `rows`, `output`: what is written.
+- `output`: what is written.
 - `compare`, `diff`: the arithmetic, and its sums over chunks.
 - `run`, `result`: one replay, and its result.
 """
@@ -49,7 +49,8 @@ def replay(
         runs: Only rows of these runs.
         steps: Only rows of the steps from the first to the second, both included; None for no
             bound.
-        out: A new folder for the new rows: a journal of its own, under the same keys.
+        out: A new ``.jsonl`` file for the new rewards: a line a sample as of `guerdon score`, with
+            the journal's keys of the sample.
         tolerance: Numbers no farther apart agree.
         moved: How many moved samples of each function to keep.
         workers: Processes of the process lane; the dispatcher's by default.

@@ -74,7 +74,6 @@ class Chunk:
     """Samples of a journal.
 
     Args:
-        writer: The process that wrote them.
         table: Their rows, those of a sample together.
         starts: The first row of each sample, and the number of rows.
         size: Samples of a group; 1 where `whole` is False.
@@ -82,10 +81,7 @@ class Chunk:
         survey: Of the journal.
     """
 
-    def __init__(
-        self, writer: str, table: Any, starts: NDArray[np.int64], size: int, *, whole: bool, survey: Survey
-    ) -> None:
-        self.writer = writer
+    def __init__(self, table: Any, starts: NDArray[np.int64], size: int, *, whole: bool, survey: Survey) -> None:
         self.table = table
         self.size = size
         self.whole = whole
@@ -147,24 +143,12 @@ class Chunk:
         parts = self._part_of_row[places].tolist()
         return [self._decoded(name, text, part) for text, part in zip(texts, parts, strict=True)]
 
-    def texts(self, name: str) -> tuple[list[str | None], str]:
-        """Returns the text column `name` of the journal, one text a sample, and its kind; one that
-        has both kinds is JSON."""
-        texts, places = self._texts(name)
-        kinds = {part: self._kinds(part).get(name) for part in self._parts}
-        found = {kind for kind in kinds.values() if kind is not None}
-        if len(found) < 2:
-            return texts, next(iter(found), "text")
-        parts = self._part_of_row[places].tolist()
-        pairs = zip(texts, parts, strict=True)
-        return [t if t is None or kinds[p] == "json" else json.dumps(t) for t, p in pairs], "json"
-
     def cut(self, samples: NDArray[np.int64]) -> Chunk:
         """A chunk of some of the samples, by place."""
         counts = np.diff(self._starts)[samples]
         rows = np.concatenate([np.arange(self._starts[s], self._starts[s + 1]) for s in samples])
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return Chunk(self.writer, self.table.take(rows), starts, self.size, whole=self.whole, survey=self._survey)
+        return Chunk(self.table.take(rows), starts, self.size, whole=self.whole, survey=self._survey)
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
@@ -217,7 +201,7 @@ def chunks(survey: Survey, texts: Iterable[str], size: int, *, batches: bool) ->
         if part.limit:
             writers.setdefault(part.writer, []).append(place)
     for writer, places in writers.items():
-        ready = _Ready(writer, survey, size, batches=batches)
+        ready = _Ready(survey, size, batches=batches)
         open_batches: dict[BatchKey, list[Any]] = {}
         left = dict(survey.batches)
         for key, rows in _slices(survey, writer, places, columns):
@@ -233,8 +217,7 @@ def chunks(survey: Survey, texts: Iterable[str], size: int, *, batches: bool) ->
 class _Ready:
     """Complete batches of one writer, until they fill a chunk."""
 
-    def __init__(self, writer: str, survey: Survey, size: int, *, batches: bool) -> None:
-        self._writer = writer
+    def __init__(self, survey: Survey, size: int, *, batches: bool) -> None:
         self._survey = survey
         self._size = size
         self._batches = batches
@@ -263,7 +246,7 @@ class _Ready:
         size = self._of[2]
         table, starts = _by_sample(import_arrow().Table.from_batches(self._slices))
         self._slices, self._samples = [], 0
-        chunk = Chunk(self._writer, table, starts, size, whole=True, survey=self._survey)
+        chunk = Chunk(table, starts, size, whole=True, survey=self._survey)
         whole = _whole(chunk, size)
         if self._batches and not whole.all():
             whole[:] = False  # a function of the batch can't see it all

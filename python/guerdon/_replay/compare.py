@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,27 +18,32 @@ from guerdon.results.totals import advantages
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["AdvantageChange", "Agreement", "RankChange", "average_ranks"]
+__all__ = ["Comparison", "average_ranks"]
 
 
-@dataclass
-class Agreement:
-    """Agreement of the cells then and now, for one function or for the total.
+class Comparison:
+    """Counts of one function, or of the total, then and now.
 
     Attributes:
         compared: Cells that both have.
         moved: Those that are not equal, nor numbers within the tolerance of each other.
-        failures_to_answers: They had failed, and have not now.
-        answers_to_failures: The other way.
+        failures_to_answers: They had failed, and have not now; `answers_to_failures` the other way.
+        groups: Whole groups of at least two samples.
+        groups_changed: Some sample of it has another rank.
+        best_changed: Groups whose best sample or samples are others.
+        samples: Samples of whole groups, whose advantages are GRPO's,
+            ``(r - mean) / (std + 1e-4)`` in the group.
+        changed: Advantages that changed by more than the tolerance, at least by 1e-6.
+        flipped: Those that went from above 0 to below, or the other way.
     """
 
-    tolerance: float = 0.0
-    compared: int = 0
-    moved: int = 0
-    failures_to_answers: int = 0
-    answers_to_failures: int = 0
-    _numbers: int = 0
-    _sums: tuple[float, float] = (0.0, 0.0)
+    def __init__(self, tolerance: float = 0.0) -> None:
+        self.tolerance = tolerance
+        self.compared = self.moved = self.failures_to_answers = self.answers_to_failures = 0
+        self.groups = self.groups_changed = self.best_changed = 0
+        self.samples = self.changed = self.flipped = 0
+        self._numbers = 0
+        self._then = self._now = self._change = 0.0
 
     def add(
         self,
@@ -65,71 +69,45 @@ class Agreement:
         self.answers_to_failures += int((there & fails & ~was).sum())
         both &= there
         self._numbers += int(both.sum())
-        then, now = (float(each[both].sum(dtype=np.float64)) for each in (old, new))
-        self._sums = self._sums[0] + then, self._sums[1] + now
+        self._then += float(old[both].sum(dtype=np.float64))
+        self._now += float(new[both].sum(dtype=np.float64))
         return np.asarray(apart)
 
-    @property
-    def means(self) -> tuple[float | None, float | None]:
-        """Returns the means of the cells that hold numbers then and now: the mean then, and now."""
-        then, now = self._sums
-        return (then / self._numbers, now / self._numbers) if self._numbers else (None, None)
-
-
-@dataclass
-class RankChange:
-    """Change of the order within groups.
-
-    Attributes:
-        groups: Whole groups of at least two samples.
-        groups_changed: Some sample of it has another rank.
-        best_changed: Groups whose best sample or samples are others.
-    """
-
-    groups: int = 0
-    groups_changed: int = 0
-    best_changed: int = 0
-
-    def add(self, old: NDArray[np.float32], new: NDArray[np.float32]) -> None:
-        """Counts groups, ``[P, G]``."""
-        if old.shape[1] < 2:
-            return
-        before, after = average_ranks(old), average_ranks(new)
-        changed = ~((before == after) | (np.isnan(before) & np.isnan(after)))
-        self.groups += len(old)
-        self.groups_changed += int(changed.any(axis=1).sum())
-        self.best_changed += int((_best(old) != _best(new)).any(axis=1).sum())
-
-
-@dataclass
-class AdvantageChange:
-    """Change of GRPO's advantages, ``(r - mean) / (std + 1e-4)`` in the group, for samples of whole
-    groups.
-
-    Attributes:
-        samples: How many.
-        changed: By more than the tolerance, at least by 1e-6.
-        flipped: From above 0 to below, or the other way.
-    """
-
-    tolerance: float = 0.0
-    samples: int = 0
-    changed: int = 0
-    flipped: int = 0
-    _sum: float = 0.0
-
-    def add(self, old: NDArray[np.float32], new: NDArray[np.float32]) -> None:
-        """Counts groups, ``[P, G]`` totals."""
+    def add_groups(self, old: NDArray[np.float32], new: NDArray[np.float32], size: int) -> None:
+        """Counts whole groups; one value a sample."""
+        old, new = old.reshape(-1, size), new.reshape(-1, size)
+        if size > 1:
+            ranks, now = average_ranks(old), average_ranks(new)
+            self.groups += len(old)
+            self.groups_changed += int((~((ranks == now) | (np.isnan(ranks) & np.isnan(now)))).any(axis=1).sum())
+            self.best_changed += int((_best(old) != _best(new)).any(axis=1).sum())
         before, after = advantages(old, "group"), advantages(new, "group")
         change = np.abs(after.astype(np.float64) - before)
         self.samples += change.size
         self.changed += int((change > max(self.tolerance, 1e-6)).sum())
         self.flipped += int((np.sign(before) * np.sign(after) < 0).sum())
-        self._sum += float(change.sum())
+        self._change += float(change.sum())
 
-    @property
-    def mean_change(self) -> float | None:
-        return self._sum / self.samples if self.samples else None
+    def to_dict(self) -> dict[str, Any]:
+        """Its form in JSON; the means are of the cells that hold numbers then and now."""
+        return {
+            "compared": self.compared,
+            "moved": self.moved,
+            "mean": {"journal": _mean(self._then, self._numbers), "now": _mean(self._now, self._numbers)},
+            "failures_to_answers": self.failures_to_answers,
+            "answers_to_failures": self.answers_to_failures,
+            "ranks": {
+                "groups": self.groups,
+                "groups_changed": self.groups_changed,
+                "best_changed": self.best_changed,
+            },
+            "advantages": {
+                "samples": self.samples,
+                "changed": self.changed,
+                "flipped": self.flipped,
+                "mean_change": _mean(self._change, self.samples),
+            },
+        }
 
 
 def average_ranks(values: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -144,3 +122,7 @@ def _best(values: NDArray[np.float32]) -> NDArray[np.bool_]:
     """``[P, G]``: whether a value is its group's largest."""
     filled = np.where(np.isnan(values), -np.inf, values)
     return np.asarray((filled == filled.max(axis=1, keepdims=True)) & ~np.isnan(values))
+
+
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from guerdon._batch.columns import plain_text
 from guerdon._replay.chunks import ABSENT, Cells, Chunk
-from guerdon._replay.compare import AdvantageChange, Agreement, RankChange
+from guerdon._replay.compare import Comparison
 from guerdon.errors import DataError
 from guerdon.results.status import Status
 from guerdon.results.totals import total, unscorable
@@ -27,48 +26,11 @@ if TYPE_CHECKING:
 
     from guerdon._replay.scoring import Outcomes
 
-__all__ = ["Comparison", "Diff"]
+__all__ = ["Diff"]
 
 _LABELS: Final = [status.label for status in Status]
 _EXCERPT: Final = 160
 _REASON: Final = 300
-
-
-@dataclass
-class Comparison:
-    """One function, or the total, then and now."""
-
-    agreement: Agreement
-    ranks: RankChange
-    advantages: AdvantageChange
-
-    @classmethod
-    def new(cls, tolerance: float) -> Comparison:
-        return cls(Agreement(tolerance), RankChange(), AdvantageChange(tolerance))
-
-    def add_groups(self, old: NDArray[np.float32], new: NDArray[np.float32], size: int) -> None:
-        """Counts whole groups; one value a sample."""
-        before, after = old.reshape(-1, size), new.reshape(-1, size)
-        self.ranks.add(before, after)
-        self.advantages.add(before, after)
-
-    def to_dict(self) -> dict[str, Any]:
-        agreement, change = self.agreement, self.advantages
-        before, after = agreement.means
-        return {
-            "compared": agreement.compared,
-            "moved": agreement.moved,
-            "mean": {"journal": before, "now": after},
-            "failures_to_answers": agreement.failures_to_answers,
-            "answers_to_failures": agreement.answers_to_failures,
-            "ranks": asdict(self.ranks),
-            "advantages": {
-                "samples": change.samples,
-                "changed": change.changed,
-                "flipped": change.flipped,
-                "mean_change": change.mean_change,
-            },
-        }
 
 
 class Diff:
@@ -84,7 +46,7 @@ class Diff:
 
     def __init__(self, weights: Mapping[str, float], incomplete: str, tolerance: float, most_moved: int) -> None:
         self.functions: dict[str, Comparison] = {}
-        self.total = Comparison.new(tolerance)
+        self.total = Comparison(tolerance)
         self.tolerance = tolerance
         self._weights = weights
         self._incomplete = incomplete
@@ -102,9 +64,9 @@ class Diff:
         """
         old_cells = chunk.cells
         for name, side in now.items():
-            comparison = self.functions.setdefault(name, Comparison.new(self.tolerance))
+            comparison = self.functions.setdefault(name, Comparison(self.tolerance))
             old = old_cells.get(name) or Cells.empty(len(chunk))
-            apart = comparison.agreement.add(old.reward, side.reward, old.status, side.status)
+            apart = comparison.add(old.reward, side.reward, old.status, side.status)
             if chunk.whole:
                 whole = np.repeat(old.there.reshape(-1, chunk.size).all(axis=1), chunk.size)
                 comparison.add_groups(old.reward[whole], side.reward[whole], chunk.size)
@@ -125,7 +87,7 @@ class Diff:
     @property
     def differences(self) -> int:
         """Cells that moved."""
-        return sum(each.agreement.moved for each in self.functions.values())
+        return sum(each.moved for each in self.functions.values())
 
     def _add_total(self, chunk: Chunk, old_cells: Mapping[str, Cells], now: Mapping[str, Outcomes]) -> None:
         names = list(dict.fromkeys((*old_cells, *now)))
@@ -147,7 +109,7 @@ class Diff:
         totals = [total(rewards[k], without[k], weights[k]) for k in range(2)]
         # A total is there or not: a sample that failed then counts as a failure.
         kinds = [np.where(np.isnan(each), np.uint8(Status.ERROR), np.uint8(Status.OK)) for each in totals]
-        self.total.agreement.add(totals[0], totals[1], kinds[0], kinds[1])
+        self.total.add(totals[0], totals[1], kinds[0], kinds[1])
         self.total.add_groups(totals[0], totals[1], chunk.size)
 
     def _keep(self, name: str, chunk: Chunk, old: Cells, side: Outcomes, places: NDArray[np.int64]) -> None:
@@ -181,7 +143,7 @@ def _entry(name: str, chunk: Chunk, old: Cells, side: Outcomes, sample: int) -> 
         "now": {
             "reward": after,
             "status": _label(side.status[sample]),
-            "reason": _cut(side.reasons.get(sample, (None, None))[0], _REASON),
+            "reason": _cut(side.reasons.get(sample), _REASON),
         },
         "change": None if before is None or after is None else after - before,
         "prompt": excerpt(chunk, "prompt", sample),

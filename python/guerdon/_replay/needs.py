@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guerdon._batch.token_counts import counting
@@ -26,29 +26,21 @@ _OF_RESERVED: Final = {
     "completion_ids": "completion_ids",
 }
 """The journal's text column of each reserved name; those without one are never in a journal."""
+_SAMPLE: Final = ("prompt", "completion")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Needs:
     """Columns that are read and passed to the functions.
 
     Attributes:
-        completions: Whether some function gets them.
-        prompts: Likewise.
-        columns: Names of the dataset's columns that some function gets.
+        texts: The journal's text columns that some function gets: ``"prompt"``, ``"completion"``
+            and names of the dataset's columns.
         notes: What a reader of the results should know: a sentence each.
     """
 
-    completions: bool = False
-    prompts: bool = False
-    columns: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def texts(self) -> list[str]:
-        """The text columns to read."""
-        own = [name for name, wanted in (("prompt", self.prompts), ("completion", self.completions)) if wanted]
-        return [*own, *self.columns]
+    texts: list[str]
+    notes: list[str]
 
 
 def needs(specs: Sequence[FunctionSpec], survey: Survey) -> Needs:
@@ -59,8 +51,8 @@ def needs(specs: Sequence[FunctionSpec], survey: Survey) -> Needs:
     """
     available = survey.available()
     parts = survey.parts_with_rows()
-    found = Needs()
-    columns: dict[str, None] = {}
+    texts: dict[str, None] = {}
+    notes: dict[str, None] = {}
     lacking: dict[str, list[str]] = {}
     for spec in specs:
         for called, wants in _wants(spec):
@@ -72,30 +64,24 @@ def needs(specs: Sequence[FunctionSpec], survey: Survey) -> Needs:
                 having = available.get(text, []) if text is not None else []
                 if len(having) < len(parts) and name in wants.required:
                     lacking.setdefault(called, []).append(_lacks(name, text, len(having), len(parts)))
-                elif not having:
-                    if text is not None:
-                        found.notes.append(
-                            f"{called!r} uses its default for {name!r}, which the journal lacks: in training it may have "
-                            "got the value."
-                        )
-                else:
-                    _take(found, columns, text)
+                elif having:
+                    texts[str(text)] = None
+                elif text is not None:
+                    note = (
+                        f"{called!r} uses its default for {name!r}, which the journal lacks: in training it may have "
+                        "got the value."
+                    )
+                    notes[note] = None
             if wants.everything and "completion" not in available:
                 lacking.setdefault(called, []).append(_lacks("completions", "completion", 0, len(parts)))
             if takes_all:
-                given = [name for name in available if name not in ("prompt", "completion")]
-                columns.update(dict.fromkeys(given))
+                given = [name for name in available if name not in _SAMPLE]
+                texts.update(dict.fromkeys(available if wants.everything else given))
                 shown = ", ".join(map(repr, given)) or "none"
-                found.notes.append(f"{called!r} takes all columns: it gets those that the journal has ({shown}).")
-                if wants.everything:
-                    for text in ("prompt", "completion"):
-                        if text in available:
-                            _take(found, columns, text)
+                notes[f"{called!r} takes all columns: it gets those that the journal has ({shown})."] = None
     if lacking:
         raise DataError(_message(lacking, available))
-    found.columns = list(columns)
-    found.notes = list(dict.fromkeys(found.notes))
-    return found
+    return Needs(list(texts), list(notes))
 
 
 def _wants(spec: FunctionSpec) -> Iterator[tuple[str, Wants]]:
@@ -107,17 +93,8 @@ def _wants(spec: FunctionSpec) -> Iterator[tuple[str, Wants]]:
         yield f"{spec.name}, Limit(tokens=)", counts.wants
 
 
-def _take(found: Needs, columns: dict[str, None], text: str | None) -> None:
-    if text == "prompt":
-        found.prompts = True
-    elif text == "completion":
-        found.completions = True
-    elif text is not None:
-        columns[text] = None
-
-
 def _lacks(name: str, text: str | None, having: int, parts: int) -> str:
-    what = f"the {text}" if text in ("prompt", "completion") else f"the column {name!r}"
+    what = f"the {text}" if text in _SAMPLE else f"the column {name!r}"
     if text is None:
         return f"{name!r}, which no journal keeps"
     return f"{what} (only {having} of {parts} parts have it)" if having else what
@@ -126,7 +103,7 @@ def _lacks(name: str, text: str | None, having: int, parts: int) -> str:
 def _message(lacking: dict[str, list[str]], available: Iterable[str]) -> str:
     lines = ["the journal lacks what functions ask for, so nothing was scored:"]
     lines += [f"  {called!r}: {', '.join(dict.fromkeys(names))}" for called, names in lacking.items()]
-    there = [f"the {name}" if name in ("prompt", "completion") else f"the column {name!r}" for name in available]
+    there = [f"the {name}" if name in _SAMPLE else f"the column {name!r}" for name in available]
     lines.append(f"It has: {', '.join(there) or 'no texts and no columns'}.")
     lines.append(
         "A later run keeps them with Journal(folder, texts=True, columns=[…]). To replay the other functions alone, give "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,14 +74,17 @@ class ReplayResult:
 def result_of(run: ReplayRun) -> ReplayResult:
     """Returns the result of a replay that ended."""
     functions = {}
-    for name, counts in run.counts.items():
-        comparison = run.diff.functions.get(name)
+    for row in run.totals.rows():
+        name, comparison = row.name, run.diff.functions.get(row.name)
+        reasons: Counter[str] = Counter()
+        for why in run.totals.reasons(name):
+            reasons[why.reason] += why.count
         functions[name] = {
-            "scored": counts.scored,
-            "left_out": counts.left_out,
-            "status": {status.label: int(counts.status[status]) for status in Status if counts.status[status]},
-            "reasons": dict(counts.reasons.most_common(_MOST_REASONS)),
-            "usage": run.used.get(name),
+            "scored": row.samples,
+            "left_out": run.left_out[name],
+            "status": {status.label: row.counts[status] for status in Status if row.counts[status]},
+            "reasons": dict(reasons.most_common(_MOST_REASONS)),
+            "usage": run.totals.used.get(name),
             "diff": comparison.to_dict() if comparison is not None and name in run.survey.functions else None,
         }
     return ReplayResult(
@@ -94,6 +98,6 @@ def result_of(run: ReplayRun) -> ReplayResult:
         moved=run.diff.moved(),
         tolerance=run.tolerance,
         differences=run.diff.differences,
-        failures=run.breaches(),
+        failures=run.totals.breaches(run.scorer.specs, run.dispatcher.options["max_failure_rate"]),
         notes=run.notes(),
     )

@@ -9,65 +9,25 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import numpy as np
-
+from guerdon._insight.diagnostics.score_totals import ScoreTotals
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
-from guerdon._insight.journal.versions import source_version
 from guerdon._replay.chunks import Chunk, chunks
 from guerdon._replay.diff import Diff
 from guerdon._replay.needs import needs
 from guerdon._replay.output import Output
-from guerdon._replay.rows import rows_of
-from guerdon._replay.scoring import Outcomes, Scorer, Submitted
+from guerdon._replay.scoring import Scorer, Submitted
 from guerdon._replay.survey import survey
 from guerdon.dispatcher import Dispatcher
-from guerdon.results.status import Status
-from guerdon.results.usage import add_usage
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
-__all__ = ["FunctionCounts", "ReplayRun"]
+__all__ = ["ReplayRun"]
 
 _IN_FLIGHT: Final = 4096
 """Samples that are being scored at once, about."""
-_MOST_REASONS: Final = 1000
 _EXAMPLES: Final = 5
-
-
-@dataclass
-class FunctionCounts:
-    """Counts of one function's calls in this replay.
-
-    Attributes:
-        status: Cells by status, indexed by `Status`.
-        reasons: Of failures.
-        left_out: Cells of groups or batches that lack samples, which it was not called on.
-    """
-
-    status: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Status), np.int64))
-    reasons: Counter[str] = field(default_factory=Counter)
-    left_out: int = 0
-
-    @property
-    def scored(self) -> int:
-        return int(self.status.sum())
-
-    @property
-    def failed(self) -> int:
-        return int(sum(self.status[status] for status in Status if status.failed))
-
-    def add(self, outcomes: Outcomes) -> None:
-        self.status += np.bincount(outcomes.status, minlength=len(Status))
-        for reason, _ in outcomes.reasons.values():
-            if reason in self.reasons or len(self.reasons) < _MOST_REASONS:
-                self.reasons[reason] += 1
 
 
 class ReplayRun:
@@ -99,15 +59,15 @@ class ReplayRun:
         self.parts = find_parts(journal)
         self.survey = survey(self.parts, selection)
         self.needs = needs(self.scorer.specs, self.survey)
-        self.versions = {spec.name: source_version(spec) for spec in self.scorer.specs}
         given = dispatcher.options["weights"]
         self.weights: dict[str, float] = (
             {} if given is None else dict(zip(dispatcher.names, dispatcher._builder.weights, strict=True))
         )
-        self.output = None if out is None else Output(out, journal)
+        self.output = None if out is None else Output(out)
         self.diff = Diff(self.weights, dispatcher.options["incomplete"], tolerance, moved)
-        self.counts = {spec.name: FunctionCounts() for spec in self.scorer.specs}
-        self.used: dict[str, dict[str, float]] = {}
+        self.totals = ScoreTotals([spec.name for spec in self.scorer.specs])
+        self.left_out: Counter[str] = Counter()
+        """Cells of groups that lack samples, by the function that is not called on them."""
         self.groups = self.incomplete_groups = self.repeated_rows = self.samples = 0
         self.incomplete: list[dict[str, Any]] = []
 
@@ -139,21 +99,11 @@ class ReplayRun:
             self.output.close()
             self.output = None
 
-    def breaches(self) -> list[str]:
-        """A message for each function that failed more often than allowed."""
-        allowed: float = self.dispatcher.options["max_failure_rate"]
-        messages = []
-        for spec in self.scorer.specs:
-            counts = self.counts[spec.name]
-            called = counts.scored - int(counts.status[Status.SKIPPED])
-            messages.append(spec.policy.breach(spec.name, counts.failed, called, allowed))
-        return [message for message in messages if message]
-
     def notes(self) -> list[str]:
         """Returns notes for readers of the results, a sentence each."""
         notes = [*(f"{note}." for note in self.parts.notes), *self.needs.notes]
         if self.incomplete_groups:
-            names = [name for name, counts in self.counts.items() if counts.left_out]
+            names = list(self.left_out)
             skipped = (
                 f"; {', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not called on them"
                 if names
@@ -164,10 +114,10 @@ class ReplayRun:
             )
         if self.repeated_rows:
             notes.append(f"{self.repeated_rows} rows of the journal repeat a cell: the first one of each counts.")
-        kept = [name for name in self.survey.functions if name not in self.counts]
+        kept = [name for name in self.survey.functions if name not in self.totals.functions]
         if kept:
             notes.append(f"not replayed, so in the total as the journal has them: {', '.join(map(repr, kept))}.")
-        new = [name for name in self.counts if name not in self.survey.functions]
+        new = [name for name in self.totals.functions if name not in self.survey.functions]
         if new:
             notes.append(
                 f"not in the journal, so without comparison, and only in the total of now: {', '.join(map(repr, new))}."
@@ -176,9 +126,7 @@ class ReplayRun:
 
     def _chunks(self) -> Any:
         texts = list(self.needs.texts)
-        if self.output is not None:
-            texts += [name for name in self.survey.available() if name not in texts]
-        elif self._moved:
+        if self._moved:
             texts += [
                 name for name in ("prompt", "completion") if name in self.survey.available() and name not in texts
             ]
@@ -195,7 +143,7 @@ class ReplayRun:
             self.groups += len(chunk) // chunk.size
             return
         for name in self.scorer.grouped:
-            self.counts[name].left_out += len(chunk)
+            self.left_out[name] += len(chunk)
         keys = list(zip(chunk.batch.tolist(), chunk.group.tolist(), strict=True))
         found = Counter(keys)
         self.groups += len(found)
@@ -210,15 +158,9 @@ class ReplayRun:
         submitted = in_flight.popleft()
         outcomes, result = submitted.result()
         chunk = submitted.chunk
-        for name, found in outcomes.items():
-            self.counts[name].add(found)
-        for name, used in result.usage.items() if result is not None else ():
-            add_usage(self.used.setdefault(name, {}), used)
+        if result is not None:
+            self.totals.add(result)
         if self.output is not None and outcomes:
-            texts = {name: chunk.texts(name) for name in self.survey.available() if chunk.has(name)}
-            self.output.write(
-                chunk.writer,
-                rows_of(chunk, outcomes, self.versions, self.weights, texts, self.dispatcher.options["incomplete"]),
-            )
+            self.output.write(chunk, outcomes)
         self.diff.add(chunk, outcomes)
         return len(chunk)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,20 +35,12 @@ class Outcomes:
 
     Attributes:
         reward: NaN where there is none.
-        queue_s: Seconds, as `run_s`.
-        submitted: When the chunk was submitted, Unix time.
-        reasons: Of failed samples, by place: reason and traceback.
-        extra: What was recorded, by place.
+        reasons: Of failed samples, by place.
     """
 
     reward: NDArray[np.float32]
     status: NDArray[np.uint8]
-    attempts: NDArray[np.uint16]
-    queue_s: NDArray[np.float64]
-    run_s: NDArray[np.float64]
-    submitted: float
-    reasons: dict[int, tuple[str, str | None]] = field(default_factory=dict)
-    extra: dict[int, dict[str, Any]] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -58,7 +49,6 @@ class Submitted:
 
     chunk: Chunk
     pending: PendingBatch | None
-    at: float
 
     def result(self) -> tuple[dict[str, Outcomes], RewardBatch | None]:
         """Wait for it: outcomes by function, and the result that they are from."""
@@ -70,7 +60,7 @@ class Submitted:
             if error.result is None:
                 raise
             result = error.result
-        return _outcomes(result, self.at), result
+        return _outcomes(result), result
 
 
 class Scorer:
@@ -103,14 +93,14 @@ class Scorer:
     def submit(self, chunk: Chunk, needs: Needs) -> Submitted:
         """Start scoring a chunk."""
         dispatcher = self._dispatcher(whole=chunk.whole)
-        now = time.time()
         if dispatcher is None:
-            return Submitted(chunk, None, now)
-        arguments: dict[str, Any] = {name: chunk.values(name) for name in needs.columns if chunk.has(name)}
-        if needs.prompts and chunk.has("prompt"):
-            arguments["prompts"] = chunk.values("prompt")
-        arguments["completions"] = chunk.values("completion") if needs.completions else [""] * len(chunk)
-        return Submitted(chunk, dispatcher.submit(num_generations=chunk.size, **arguments), now)
+            return Submitted(chunk, None)
+        there = {name: chunk.values(name) for name in needs.texts if name == "completion" or chunk.has(name)}
+        called = {"prompt": "prompts", "completion": "completions"}
+        arguments: dict[str, Any] = {called.get(name, name): values for name, values in there.items()}
+        if "completion" not in needs.texts:
+            arguments["completions"] = [""] * len(chunk)
+        return Submitted(chunk, dispatcher.submit(num_generations=chunk.size, **arguments))
 
     def close(self) -> None:
         for dispatcher in self._dispatchers.values():
@@ -132,24 +122,11 @@ def _sources(spec: FunctionSpec) -> set[str]:
     return set() if spec.run_if is None else {one.source for one in spec.run_if.conditions}
 
 
-def _outcomes(result: RewardBatch, submitted: float) -> dict[str, Outcomes]:
+def _outcomes(result: RewardBatch) -> dict[str, Outcomes]:
     found = {
-        name: Outcomes(
-            reward=result.rewards[..., place].ravel(),
-            status=result.status[..., place].ravel(),
-            attempts=result.attempts[..., place].ravel(),
-            queue_s=result.queue_s[..., place].ravel(),
-            run_s=result.run_s[..., place].ravel(),
-            submitted=submitted,
-        )
+        name: Outcomes(result.rewards[..., place].ravel(), result.status[..., place].ravel())
         for place, name in enumerate(result.functions)
     }
     for failure in result.failures():
-        found[failure.function].reasons[failure.sample] = failure.reason, failure.traceback
-    for name, recorded in zip(result.functions, result._recorded, strict=True):
-        for column, values in recorded.extra:
-            own = column.removeprefix(f"{name}/")  # as a journal has it
-            for sample, value in enumerate(values):
-                if value is not None:
-                    found[name].extra.setdefault(sample, {})[own] = value
+        found[failure.function].reasons[failure.sample] = failure.reason
     return found

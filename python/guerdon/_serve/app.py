@@ -37,7 +37,7 @@ def make_app(
 ) -> ASGIApp:
     """The application in front of a dispatcher."""
     routes = [
-        Route("/health", health.health()),
+        Route("/health", health.health),
         Route("/ready", health.ready(dispatcher, drain)),
         Route("/metrics", health.metrics(dispatcher, counters)),
         # Route for NeMo-Gym's agents before a rollout: there is nothing to prepare.

@@ -8,24 +8,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.types import Receive
 
 from guerdon._serve.drain import Drain, stopping
 from guerdon._serve.errors import ClientGoneError, RequestError
-from guerdon._serve.permits import Bytes
 
 
 async def read_body(
     receive: Receive,
     headers: Iterable[tuple[bytes, bytes]],
-    permits: Bytes,
+    take: Callable[[int], None],
     drain: Drain,
     *,
     most: int,
 ) -> bytearray:
-    """The whole body; its bytes are taken from `permits`, whose owner gives them back.
+    """The whole body; `take` is asked for permits of its bytes.
 
     Raises:
         RequestError: It is too long, or too much at present; or the server ends first.
@@ -34,7 +33,7 @@ async def read_body(
     if _content_length(headers) > most:
         raise _too_long(most)
     body = bytearray()
-    reading = asyncio.ensure_future(_read_into(body, receive, permits, most))
+    reading = asyncio.ensure_future(_read_into(body, receive, take, most))
     drain.add(reading)
     try:
         await asyncio.wait((reading,))
@@ -48,13 +47,13 @@ async def read_body(
             await asyncio.wait((reading,))
 
 
-async def _read_into(body: bytearray, receive: Receive, permits: Bytes, most: int) -> None:
+async def _read_into(body: bytearray, receive: Receive, take: Callable[[int], None], most: int) -> None:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         piece = message.get("body", b"")
-        permits.take(len(piece))
+        take(len(piece))
         body += piece
         if len(body) > most:
             raise _too_long(most)

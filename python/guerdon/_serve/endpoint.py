@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ClientGoneError, RequestError
 from guerdon._serve.json_body import bytes_of_values, read_json
 from guerdon._serve.offload import is_big, run
-from guerdon._serve.permits import Bytes, Permits
+from guerdon._serve.permits import Permits
 from guerdon._serve.protocols.protocol import ClientProtocol
 from guerdon._serve.responses import answer_early, error_response, json_response
 from guerdon._serve.samples import Outcome, Request, score
@@ -25,6 +26,8 @@ from guerdon._serve.settings import ServerSettings
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
+
+Take = Callable[[int], None]
 
 _LOGGER: Final = logging.getLogger("guerdon.serve")
 
@@ -52,8 +55,8 @@ class ProtocolEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, count = self.protocol.path, self.counters.count
         try:
-            with Bytes(self.permits) as held:
-                response = await self._response(scope, receive, held)
+            with self.permits.take_bytes() as take:
+                response = await self._response(scope, receive, take)
                 if isinstance(response, Response):
                     count(path, str(response.status_code))
                     await response(scope, receive, send)
@@ -64,13 +67,13 @@ class ProtocolEndpoint:
         count(path, str(response.status))
         await answer_early(response, scope, receive, send)
 
-    async def _response(self, scope: Scope, receive: Receive, held: Bytes) -> Response | RequestError:
+    async def _response(self, scope: Scope, receive: Receive, take: Take) -> Response | RequestError:
         """The response. A refusal stays a `RequestError` while the body is not read to its end."""
         is_read = False
         try:
-            body = await self._body(scope, receive, held)
+            body = await self._body(scope, receive, take)
             is_read = True
-            return await self._answer(scope, receive, body, held)
+            return await self._answer(scope, receive, body, take)
         except ClientGoneError:
             raise
         except RequestError as error:
@@ -81,7 +84,7 @@ class ProtocolEndpoint:
             refusal = RequestError(500, "this server failed on the request: its log says why.")
         return error_response(refusal) if is_read else refusal
 
-    async def _body(self, scope: Scope, receive: Receive, held: Bytes) -> bytearray:
+    async def _body(self, scope: Scope, receive: Receive, take: Take) -> bytearray:
         self.drain.check()
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
         if kind.partition(b";")[0].strip().lower() != b"application/json":
@@ -90,11 +93,11 @@ class ProtocolEndpoint:
         if coding.strip().lower() not in (b"identity", b""):
             # Some KB of it could be GB of JSON.
             raise RequestError(415, f"the body is coded ({coding.decode('latin-1'):.40}): send the JSON as it is.")
-        return await read_body(receive, scope["headers"], held, self.drain, most=self.settings.max_body_bytes)
+        return await read_body(receive, scope["headers"], take, self.drain, most=self.settings.max_body_bytes)
 
-    async def _answer(self, scope: Scope, receive: Receive, body: bytearray, held: Bytes) -> Response:
+    async def _answer(self, scope: Scope, receive: Receive, body: bytearray, take: Take) -> Response:
         size = len(body)
-        held.take(await run(size, bytes_of_values, body))
+        take(await run(size, bytes_of_values, body))
         fields, request = await run(size, self._read, body, QueryParams(scope["query_string"]))
         del body
         grouped = self.dispatcher._submitter.group_function

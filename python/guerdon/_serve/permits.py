@@ -6,15 +6,11 @@ locks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from guerdon._serve.errors import RequestError
-
-if TYPE_CHECKING:
-    from typing import Self
 
 _RETRY_AFTER_S: Final = 1.0
 
@@ -60,34 +56,22 @@ class Permits:
         finally:
             self.samples -= count
 
-    def _take_bytes(self, count: int) -> None:
-        if self.bytes and self.bytes + count > self._max_bytes:
-            raise RequestError(
-                429, f"bodies of {self.bytes >> 20} MB are in memory already.", retry_after=_RETRY_AFTER_S
-            )
-        self.bytes += count
+    @contextmanager
+    def take_bytes(self) -> Iterator[Callable[[int], None]]:
+        """Gives a function that takes permits for more bytes of one request; it raises
+        `RequestError` (429) where there are none at present."""
+        taken = 0
 
+        def take(count: int) -> None:
+            nonlocal taken
+            if self.bytes and self.bytes + count > self._max_bytes:
+                raise RequestError(
+                    429, f"bodies of {self.bytes >> 20} MB are in memory already.", retry_after=_RETRY_AFTER_S
+                )
+            self.bytes += count
+            taken += count
 
-class Bytes:
-    """Permits for the bytes of one request, given back on leaving."""
-
-    def __init__(self, owner: Permits) -> None:
-        self._owner = owner
-        self._count = 0
-
-    def take(self, count: int) -> None:
-        """Takes more.
-
-        Raises:
-            RequestError: There are none at present.
-        """
-        self._owner._take_bytes(count)
-        self._count += count
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._owner.bytes -= self._count
+        try:
+            yield take
+        finally:
+            self.bytes -= taken

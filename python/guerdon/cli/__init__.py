@@ -38,7 +38,7 @@ _EXAMPLES: Final = {
     "report": ("guerdon report rewards/", "guerdon report monday/ tuesday/ -o both.html"),
     "replay": (
         "guerdon replay rewards/ mended.py:correct",
-        "guerdon replay rewards/ mended.py --step 100: -o rescored/",
+        "guerdon replay rewards/ mended.py --step 100: -o rescored.jsonl",
     ),
     "top": ("guerdon top", "guerdon top --once"),
     "trace": ("guerdon trace run.pftrace", "guerdon trace run.perfetto --json"),

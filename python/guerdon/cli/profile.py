@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     from guerdon.profile.probes import load_probes
     from guerdon.profile.profiling import profile
 
-    show = None if options.json else _table()
+    show = None if options.json and options.html is None else _table()
     if options.html is not None:
         from guerdon.cli.output_file import check_output_file
 
@@ -154,7 +154,7 @@ def _finish(found: Profile, options: argparse.Namespace, show: Any) -> int:
         show(found, verbose=options.verbose)
     if options.html is not None:
         from guerdon.cli.output_file import write_page
-        from guerdon.cli.profile_page import page
+        from guerdon.cli.profile_table import page
 
         write_page("--html", options.html, page(found, options.rewards, options.data))
     if found.cut_short == "interrupted":
@@ -168,5 +168,5 @@ def _table() -> Any:
     try:
         from guerdon.cli.profile_table import show
     except ImportError:
-        raise UsageError(f"the table needs rich: {pip_install('cli')}. Or use --json.") from None
+        raise UsageError(f"the table and the page need rich: {pip_install('cli')}. Or use --json.") from None
     return show

@@ -55,7 +55,7 @@ def add_to(commands: Any) -> None:
         default=(None, None),
         help="only steps A to B, both included; A:, :B or one step",
     )
-    parser.add_argument("-o", "--output", metavar="OUT", help="write the new rows into this folder, as a journal")
+    parser.add_argument("-o", "--output", metavar="OUT", help="write the new rewards into this new .jsonl file")
     parser.add_argument("--json", action="store_true", help="show what changed as JSON")
     parser.add_argument(
         "--tolerance", metavar="X", type=at_least_zero, default=0.0, help="numbers no farther apart agree; default 0"
@@ -142,7 +142,7 @@ def _check_journal(journal: str, rewards: str) -> None:
 
 
 def _say_interrupted(replayed: ReplayRun, options: argparse.Namespace) -> None:
-    written = sum(counts.scored for counts in replayed.counts.values())
+    written = sum(row.samples for row in replayed.totals.rows())
     if options.output is None:
         message = "nothing was kept: there is no output (-o OUT)"
     else:

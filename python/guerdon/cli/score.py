@@ -25,7 +25,7 @@ from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
     from guerdon._batch.pending import PendingBatch
-    from guerdon._insight.diagnostics.report import Report
+    from guerdon._insight.diagnostics.score_totals import ScoreTotals
     from guerdon.cli.field_mapping import FieldMapping
     from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, ResultWriter
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         GuerdonError: Nothing was scored: the command line, rewards or data can't be used.
     """
-    from guerdon._insight.diagnostics.report import Report
+    from guerdon._insight.diagnostics.score_totals import ScoreTotals
     from guerdon.cli.field_mapping import map_fields
     from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, open_results, refuse_overwriting
@@ -124,8 +124,8 @@ def run(options: argparse.Namespace) -> int:
         if log is not None:
             stack.callback(log.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
-        progress, report = Progress(drawn, mapping.rows), Report(dispatcher.names)
-        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report)
+        progress, totals = Progress(drawn, mapping.rows), ScoreTotals(dispatcher.names)
+        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, totals)
         scoring.run(source, _chunk(dispatcher, options.chunk, size, mapping))
     if not options.quiet:
         print(scoring.summary(), file=sys.stderr)
@@ -147,7 +147,7 @@ class ScoreRun:
     output: ResultWriter
     log: FailureLog | None
     progress: Progress
-    report: Report
+    totals: ScoreTotals
     written: int = 0
     elapsed_s: float = 0.0
 
@@ -174,21 +174,18 @@ class ScoreRun:
 
     def summary(self) -> str:
         """Table, failures and speed, for people."""
-        from guerdon._insight.diagnostics.report import rate_text
+        from guerdon._insight.diagnostics.score_totals import rate_text
 
-        samples = self.report.samples
+        samples = self.totals.samples
         rate = f", {rate_text(samples / self.elapsed_s)} samples/s" if self.elapsed_s > 0 else ""
-        report = self.report
-        parts = [report.table(), report.usage(), report.failures(), *self.breaches()]
+        totals = self.totals
+        parts = [totals.table(), totals.usage(), totals.failures(), *self.breaches()]
         parts.append(f"{samples} samples in {self.elapsed_s:.3g} s{rate}")
         return "\n\n".join(part for part in parts if part)
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed."""
-        allowed: float = self.dispatcher.options["max_failure_rate"]
-        rows = zip(self.dispatcher._specs, self.report.rows(), strict=True)
-        found = (spec.policy.breach(spec.name, row.failed, row.called, allowed) for spec, row in rows)
-        return [message for message in found if message]
+        return self.totals.breaches(self.dispatcher._specs, self.dispatcher.options["max_failure_rate"])
 
     def _submit(self, rows: Sequence[InputRow]) -> PendingBatch:
         return self.dispatcher.submit(num_generations=self.size, **self.mapping.batch(rows))
@@ -212,7 +209,7 @@ class ScoreRun:
         self.output.write(result, rows, self.written, chosen)
         if self.log is not None:
             self.log.write(result.failures(), self.written)
-        self.report.add(result)
+        self.totals.add(result)
         self.written += len(rows)
 
     def _write_finished(self, in_flight: deque[tuple[PendingBatch, list[InputRow]]]) -> None:

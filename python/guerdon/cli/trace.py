@@ -69,7 +69,7 @@ def _check_trace(path: str) -> None:
 
 
 def _text(summary: dict[str, Any]) -> str:
-    from guerdon._insight.diagnostics.report import aligned, seconds_text
+    from guerdon._insight.diagnostics.score_totals import aligned, seconds_text
 
     lines = [printable(process) for process in summary["processes"]]
     parts = [
@@ -101,7 +101,7 @@ def _text(summary: dict[str, Any]) -> str:
 def _longest(calls: int, busy_s: float, longest_s: float, **_: int) -> str:
     """The longest attempt of a function; all may be too short for slices of their own
     (`Trace.shortest`)."""
-    from guerdon._insight.diagnostics.report import seconds_text
+    from guerdon._insight.diagnostics.score_totals import seconds_text
 
     if longest_s or not calls:
         return seconds_text(longest_s)

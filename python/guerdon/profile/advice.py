@@ -72,7 +72,7 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     for status, what in (("timeout", "hung"), ("crashed", "ended its worker")):
         if counts[status]:
             return "process", f"it {what} on {_rows(counts[status])}: only a worker can be killed and replaced"
-    if any(failure.lacks_memory for failure in found.failures):
+    if any(score.lacks_memory for _, score in found.failures):
         return "process", "it needs more memory than it may have: only a worker can be limited"
     cpu = found.cpu_s
     if cpu is None:

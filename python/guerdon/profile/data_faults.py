@@ -11,38 +11,37 @@ from collections.abc import Iterable
 from guerdon._functions.factory import Factory
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
-from guerdon.profile.finding import Example, Finding, excerpt, first_line
-from guerdon.profile.measurement import Measurement, RowFailure, exception_of
-from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.finding import Example, Finding, exception_of, excerpt, first_line
+from guerdon.profile.measurement import Measurement
+from guerdon.results.status import Status
 
 __all__ = ["data_faults", "refuse_missing_packages"]
 
 
-def data_faults(spec: FunctionSpec, found: Measurement, rows: SampleRows) -> Finding | None:
+def data_faults(spec: FunctionSpec, found: Measurement, rows: int) -> Finding | None:
     """The rows whose columns are at fault, as a finding; None if there are none, or if the function
     is not one that comes with Guerdon."""
     factory = spec.factory
     if factory is None:
         return None
-    faults = [failure for failure in found.failures if _is_of_data(failure)]
+    faults = [
+        (case, score)
+        for case, score in found.failures
+        if score.status is Status.ERROR
+        and (exception_of(score.reason) == "DataError" or score.reason.startswith("column '"))
+    ]
     if not faults:
         return None
-    first = faults[0]
-    others = "" if len(faults) == 1 else f" {len(faults)} of {len(rows)} rows are at fault."
+    first, why = faults[0]
+    others = "" if len(faults) == 1 else f" {len(faults)} of {rows} rows are at fault."
     return Finding(
         "data",
         "error",
-        f"row {first.row}: mend {_columns(factory)}: {_reason(first)}.{others} Nothing else was checked.",
+        f"row {first.row}: mend {_columns(factory)}: {_reason(why.reason)}.{others} Nothing else was checked.",
         tuple(
-            Example(each.row, excerpt(rows.completions[each.row]), {"status": each.status}, _reason(each))
-            for each in faults
+            Example(case.row, excerpt(case.completion), {"status": score.status.label}, _reason(score.reason))
+            for case, score in faults
         ),
-    )
-
-
-def _is_of_data(failure: RowFailure) -> bool:
-    return failure.status == "error" and (
-        exception_of(failure.reason) == "DataError" or failure.reason.startswith("column '")
     )
 
 
@@ -52,8 +51,8 @@ def _columns(factory: Factory) -> str:
     return f"the column{'s' if several else ''} {names}" if names else "its columns"
 
 
-def _reason(failure: RowFailure) -> str:
-    return first_line(failure.reason).removeprefix("DataError: ")[:300]
+def _reason(reason: str) -> str:
+    return first_line(reason).removeprefix("DataError: ")[:300]
 
 
 def refuse_missing_packages(specs: Iterable[FunctionSpec]) -> None:

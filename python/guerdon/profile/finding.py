@@ -6,6 +6,7 @@ names a row, an excerpt of the completion and the values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -14,7 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from guerdon.profile.subject import Subject
 
-__all__ = ["SEVERITIES", "Check", "Example", "Finding", "Severity", "counted", "excerpt", "first_line", "one_line"]
+__all__ = [
+    "SEVERITIES",
+    "Check",
+    "Example",
+    "Finding",
+    "Severity",
+    "counted",
+    "exception_of",
+    "excerpt",
+    "first_line",
+    "one_line",
+]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -122,6 +134,12 @@ def excerpt(completion: object, most: int = EXCERPT) -> str:
 def first_line(reason: str) -> str:
     """The first line of a reason, to be followed by a full stop."""
     return next((line.strip() for line in reason.splitlines() if line.strip()), "").removesuffix(".")
+
+
+def exception_of(reason: str) -> str:
+    """The name of the exception that a reason begins with."""
+    found = re.match(r"[\w.]+", reason)
+    return found[0].rpartition(".")[2] if found else ""
 
 
 def one_line(reason: str) -> str:

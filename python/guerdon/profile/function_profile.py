@@ -15,35 +15,20 @@ from guerdon.profile.finding import Finding
 from guerdon.profile.measurement import Measurement
 from guerdon.profile.root_causes import RootCause, root_causes
 
-__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "Times", "plain", "times_of"]
+__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "plain", "times_of"]
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Of the JSON: a larger number where a field changes its meaning or goes."""
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True)
-class Times:
-    """Run times in seconds."""
-
-    rows: int
-    p50: float
-    p90: float
-    p99: float
-    max: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Its form in JSON."""
-        return {"rows": self.rows, "p50_s": self.p50, "p90_s": self.p90, "p99_s": self.p99, "max_s": self.max}
-
-
-def times_of(seconds: Sequence[float]) -> Times | None:
-    """The percentiles of all rows; None without any."""
+def times_of(seconds: Sequence[float]) -> dict[str, float] | None:
+    """How many run times there are, their percentiles and the longest; None without any."""
     if not seconds:
         return None
     p50, p90, p99 = (float(each) for each in np.quantile(seconds, (0.5, 0.9, 0.99)))
-    return Times(len(seconds), p50, p90, p99, max(seconds))
+    return {"rows": len(seconds), "p50_s": p50, "p90_s": p90, "p99_s": p99, "max_s": max(seconds)}
 
 
 @dataclass
@@ -76,7 +61,7 @@ class FunctionProfile:
         return self.spec.name
 
     @property
-    def times(self) -> Times | None:
+    def times(self) -> dict[str, float] | None:
         """Of all calls; None if none ended."""
         return times_of(self.seconds)
 
@@ -113,7 +98,7 @@ class FunctionProfile:
         longer = [] if found is None else [{"characters": size, "seconds": seconds} for size, seconds in found.long]
         return {
             "calls": self.spec.shape,
-            **times.to_dict(),
+            **times,
             "longer": longer,
         }
 
@@ -134,18 +119,21 @@ class StepPrediction:
     """Seconds of a step.
 
     Attributes:
-        high: If a slow call comes last.
+        workers: Of the process lane; 0 where no function runs in one.
+        threads: Of the thread lane.
         alone: Seconds of each function if it were alone.
         beyond: What the measured times are extrapolated over, a sentence's part each.
     """
 
     seconds: float
-    high: float
     workers: int
-    prompts: int
-    generations: int
+    threads: int
     alone: dict[str, float]
     beyond: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        return {"workers": self.workers, "threads": self.threads, "seconds": self.seconds}
 
 
 @dataclass(frozen=True)
@@ -158,20 +146,21 @@ class Step:
         workers_reason: Why so many workers.
     """
 
+    prompts: int
+    generations: int
     now: StepPrediction
     advised: StepPrediction
     workers_reason: str
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` has it."""
-        now, advised = self.now, self.advised
         return {
-            "prompts": now.prompts,
-            "generations": now.generations,
-            "now": {"workers": now.workers, "seconds": now.seconds, "high": now.high},
-            "advised": {"workers": advised.workers, "seconds": advised.seconds, "reason": self.workers_reason},
-            "alone": now.alone,
-            "beyond": list(now.beyond),
+            "prompts": self.prompts,
+            "generations": self.generations,
+            "now": self.now.to_dict(),
+            "advised": {**self.advised.to_dict(), "reason": self.workers_reason},
+            "alone": self.now.alone,
+            "beyond": list(self.now.beyond),
         }
 
 

@@ -21,7 +21,7 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt, one_line
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
-from guerdon.profile.sample_rows import Listed, SampleRows
+from guerdon.profile.subject import Case, Listed, Subject
 from guerdon.results.status import Status
 
 __all__ = ["JudgeFacts", "check_judge", "longer"]
@@ -36,7 +36,8 @@ _PREAMBLE: Final = (
     "and give my answer at the end, after I have considered every part of it in turn. "
 ) * 3
 
-Scored = Callable[[SampleRows], Any]
+Scored = Callable[[Sequence[Case], int], Any]
+"""Scores samples, in groups of this size."""
 
 
 @dataclass
@@ -63,13 +64,19 @@ def longer(text: str) -> str:
 
 
 def check_judge(
-    unit: Sequence[FunctionSpec], rows: SampleRows, wanted: int, max_cost: float | None, batch_timeout: float
+    unit: Sequence[FunctionSpec],
+    subject: Subject,
+    cases: Sequence[Case],
+    wanted: int,
+    max_cost: float | None,
+    batch_timeout: float,
 ) -> dict[str, JudgeFacts]:
     """Ask a judge about some rows in several forms.
 
     Args:
         unit: The function and the columns that its requests fill too.
-        rows: With completions.
+        subject: With the rows.
+        cases: Completions of the rows.
         wanted: How many rows, or pairs.
         max_cost: Of all requests, enforced by the engine; for judges with a price.
         batch_timeout: Seconds of each form.
@@ -85,21 +92,26 @@ def check_judge(
     try:
         if (refusal := unreachable(leader)) is not None:
             raise NoAnswerError(refusal)
-        chosen = rows.take(range(min(wanted, len(rows))))
+        chosen = cases[:wanted]
+
+        def batch(samples: Sequence[Case], size: int = 1) -> dict[str, Any]:
+            columns = subject.columns_of(samples)
+            return {**columns, "num_generations": size, "batch_timeout": batch_timeout}
+
         if leader.compound is None and leader.composition is None:
             # The first time with few requests at once, to learn what more of them cost.
             with _dispatcher([_few_at_once(spec) for spec in plain], cap) as slowly:
-                first = _first_scores(slowly, leader, replace(chosen, num_generations=1), batch_timeout)
+                first = _first_scores(slowly, leader, batch(chosen))
             spent = first.usage.get(leader.name, {}).get("cost", 0.0)
             cap = None if cap is None else max(1e-9, cap - (spent if spent == spent else 0.0))
         with _dispatcher(plain, cap) as dispatcher:
 
-            def score(rows: SampleRows) -> Any:
-                return dispatcher.score(**rows.batch(), batch_timeout=batch_timeout)
+            def score(samples: Sequence[Case], size: int) -> Any:
+                return dispatcher.score(**batch(samples, size))
 
             if not pairwise:
                 return _rated([spec.name for spec in unit], chosen, score, first)
-            return {leader.name: _compared(leader.name, rows, wanted, score)}
+            return {leader.name: _compared(leader.name, cases, _pairs(subject, cases)[:wanted], score)}
     except NoAnswerError as error:
         message = f"No request got a score, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
         return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
@@ -113,14 +125,14 @@ def _dispatcher(unit: Sequence[FunctionSpec], max_cost: float | None) -> Dispatc
     return Dispatcher([Listed(spec) for spec in unit], max_failure_rate=1.0, max_cost=max_cost)
 
 
-def _first_scores(dispatcher: Dispatcher, leader: FunctionSpec, rows: SampleRows, batch_timeout: float) -> Any:
+def _first_scores(dispatcher: Dispatcher, leader: FunctionSpec, batch: dict[str, Any]) -> Any:
     """The result of the first requests. They are given up once each endpoint has refused some, has
     answered none, and is asked no more for now.
 
     Raises:
         NoAnswerError: None of them has a score.
     """
-    pending = dispatcher.submit(**rows.batch(), batch_timeout=batch_timeout)
+    pending = dispatcher.submit(**batch)
     while True:
         try:
             return _answered_at_all(pending.result(timeout=_LOOK_S))
@@ -166,12 +178,11 @@ def _few_at_once(spec: FunctionSpec) -> FunctionSpec:
     return replace(spec, policy=replace(spec.policy, limit=limit))
 
 
-def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) -> dict[str, JudgeFacts]:
-    rows = replace(rows, num_generations=1)
-    full = [_answered_at_all(score(rows))] if first is None else []
-    full += [score(rows) for _ in range(_REPEATS - 1)]
+def _rated(names: Sequence[str], rows: Sequence[Case], score: Scored, first: Any) -> dict[str, JudgeFacts]:
+    full = [_answered_at_all(score(rows, 1))] if first is None else []
+    full += [score(rows, 1) for _ in range(_REPEATS - 1)]
     results = full if first is None else [first, *full]
-    padded = score(rows.with_completions([_changed(each, longer) for each in rows.completions]))
+    padded = score([replace(each, completion=_changed(each.completion, longer)) for each in rows], 1)
     found = {}
     for column, name in enumerate(names):
         facts = found[name] = JudgeFacts()
@@ -189,7 +200,7 @@ def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) ->
         changed = padded.rewards[..., column].ravel().tolist()
         shift = shift_of(own.tolist(), changed)
         _answered(facts, "length-bias", shift.rows, len(rows), padded, name)
-        _biased(facts, shift, rows, own.tolist(), changed, range(len(rows)))
+        _biased(facts, shift, rows, own.tolist(), changed)
     return found
 
 
@@ -207,7 +218,7 @@ def _answered(facts: JudgeFacts, check: str, rows: int, asked: int, result: Any,
     facts.findings.append(Finding("unchecked", "warning", message))
 
 
-def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
+def _flips(facts: JudgeFacts, scores: Any, rows: Sequence[Case]) -> None:
     """Rows whose score changes from one time to the next."""
     whole = ~np.isnan(scores).any(axis=0)
     places, scores = np.flatnonzero(whole), scores[:, whole]
@@ -229,11 +240,11 @@ def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
                 f"{relative:.0%} of the range on average. Set temperature=0, or votes=5.",
                 tuple(
                     Example(
-                        row,
-                        excerpt(rows.completions[row]),
+                        row.row,
+                        excerpt(row.completion),
                         {f"time {time}": float(score) for time, score in enumerate(scores[:, each], 1)},
                     )
-                    for row, each in ((int(places[each]), each) for each in worst)
+                    for row, each in ((rows[places[each]], each) for each in worst)
                 ),
             )
         )
@@ -242,10 +253,9 @@ def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
 def _biased(
     facts: JudgeFacts,
     shift: Shift,
-    rows: SampleRows,
+    rows: Sequence[Case],
     own: Sequence[float],
     other: Sequence[float],
-    places: Sequence[int],
 ) -> None:
     """Notes the shift from one form of the answers to another, with a finding where it is clear."""
     facts.facts["length_bias"] = shift.to_dict()
@@ -254,7 +264,7 @@ def _biased(
     more = shift.mean > 0
     order = sorted(range(len(own)), key=lambda row: -(other[row] - own[row]) if more else other[row] - own[row])
     examples = tuple(
-        Example(places[row], excerpt(rows.completions[places[row]]), {"as it is": own[row], "changed": other[row]})
+        Example(rows[row].row, excerpt(rows[row].completion), {"as it is": own[row], "changed": other[row]})
         for row in order[:5]
         if own[row] == own[row] and other[row] == other[row]
     )
@@ -274,16 +284,15 @@ def _biased(
     )
 
 
-def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeFacts:
+def _compared(name: str, rows: Sequence[Case], pairs: Sequence[tuple[int, int]], score: Scored) -> JudgeFacts:
     """Comparisons: the same pair in both orders, again, and with one of the two padded."""
     facts = JudgeFacts()
-    pairs = _pairs(rows, wanted)
-    both = [(rows.completions[one], rows.completions[other]) for one, other in pairs]
-    places = [one for one, _ in pairs]
+    both = [(rows[one].completion, rows[other].completion) for one, other in pairs]
+    first_rows = [rows[one] for one, _ in pairs]
 
     def ask(chosen: Sequence[tuple[Any, Any]]) -> Any:
-        doubled = rows.take([place for place in places for _ in range(2)])
-        return score(replace(doubled, completions=[each for pair in chosen for each in pair], num_generations=2))
+        asked = zip(first_rows, chosen, strict=True)
+        return score([replace(row, completion=each) for row, pair in asked for each in pair], 2)
 
     first = _answered_at_all(ask(both))
     swapped, again = ask([(b, a) for a, b in both]), ask(both)
@@ -294,7 +303,7 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
     results += [straight, other]
     shares = (1.0 - straight.rewards[:, 0, 0] + other.rewards[:, 0, 0]) / 2.0
     _used(facts, results, results[:3], name, 3 * len(pairs))
-    _failed(facts, [first], name, rows.take([place for place in places for _ in range(2)]))
+    _failed(facts, [first], name, [row for row in first_rows for _ in range(2)])
     _throttled(facts, results, name)
     facts.seconds = [float(each) for result in results[:3] for each in result.run_s.ravel() if each > 0]
     whole = ~(np.isnan(wins) | np.isnan(wins_swapped))
@@ -314,7 +323,9 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
                 f"It prefers what it sees {side}: on {max(place_one, place_two)} of {count} pairs the {side} wins in both orders. Keep "
                 "both_orders=True, which makes ties of them, and ask for reasons before the verdict.",
                 tuple(
-                    Example(places[each], excerpt(both[each][0]), {"first wins": 1.0 if side == "first" else 0.0})
+                    Example(
+                        first_rows[each].row, excerpt(both[each][0]), {"first wins": 1.0 if side == "first" else 0.0}
+                    )
                     for each in wrong
                 ),
             )
@@ -334,22 +345,22 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
     shift = shift_of([0.5] * len(pairs), shares.tolist())
     shift = replace(shift, share=shift.mean)  # of a win
     _answered(facts, "length-bias", shift.rows, len(pairs), other, name)
-    _biased(facts, shift, rows, [0.5] * len(pairs), shares.tolist(), places)
+    _biased(facts, shift, first_rows, [0.5] * len(pairs), shares.tolist())
     return facts
 
 
-def _pairs(rows: SampleRows, wanted: int) -> list[tuple[int, int]]:
+def _pairs(subject: Subject, rows: Sequence[Case]) -> list[tuple[int, int]]:
     """Pairs of rows with different completions, of one group where there are such."""
-    size = rows.num_generations
+    size = subject.num_generations if subject.samples() else 1
     found = []
     for one in range(len(rows)):
         group = range(one + 1, min(len(rows), (one // size + 1) * size)) if size > 1 else range(one + 1, one + 2)
         other = next(
-            (each for each in group if each < len(rows) and rows.completions[each] != rows.completions[one]), None
+            (each for each in group if each < len(rows) and rows[each].completion != rows[one].completion), None
         )
         if other is not None:
             found.append((one, other))
-    return found[:wanted]
+    return found
 
 
 def _changed(completion: Any, form: Callable[[str], str]) -> Any:
@@ -396,7 +407,7 @@ def _throttled(facts: JudgeFacts, results: Sequence[Any], name: str) -> None:
         facts.findings.append(Finding("throttled", "warning", message))
 
 
-def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: SampleRows) -> None:
+def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: Sequence[Case]) -> None:
     failures = [failure for result in results for failure in result.failures() if failure.function == name]
     if not failures:
         return
@@ -408,8 +419,8 @@ def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: SampleRo
             f"It gave no score for {len(failures)} of {asked} requests: {one_line(failures[0].reason)}",
             tuple(
                 Example(
-                    each.sample,
-                    excerpt(rows.completions[each.sample]),
+                    rows[each.sample].row,
+                    excerpt(rows[each.sample].completion),
                     {"status": each.status.label},
                     each.reason[:200],
                 )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.compound import CompoundPlan, Criterion
-from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.subject import Case, Subject
 
 __all__ = ["JUDGE_SAMPLES", "PAIR_CALLS", "SAMPLE_CALLS", "JudgePlan", "is_judge", "plan_judge", "units_of"]
 
@@ -64,17 +64,20 @@ def units_of(specs: Sequence[FunctionSpec]) -> list[tuple[FunctionSpec, ...]]:
     ]
 
 
-def plan_judge(spec: FunctionSpec, rows: SampleRows, samples: int, max_cost: float | None) -> JudgePlan:
+def plan_judge(subject: Subject, cases: Sequence[Case], samples: int, max_cost: float | None) -> JudgePlan:
     """Plan the checks of one judge.
 
     Args:
+        subject: The judge, with the rows.
+        cases: Completions of the rows.
         samples: Rows that it may be asked about.
         max_cost: What all of it may cost; without a price it does not count.
     """
+    spec = subject.spec
     pairwise = isinstance(spec.compound, CompoundPlan) and spec.compound.kind == "pairwise"
-    wished = min(samples, len(rows) if not pairwise else max(1, len(rows) - 1))
+    wished = min(samples, len(cases) if not pairwise else max(1, len(cases) - 1))
     requests = (PAIR_CALLS if pairwise else SAMPLE_CALLS) * _requests(spec)
-    each = _cost(spec, rows, requests)
+    each = _cost(subject, cases, requests)
     chosen = wished
     if each and max_cost is not None:
         chosen = min(wished, int(max_cost / each))
@@ -91,15 +94,17 @@ def _requests(spec: FunctionSpec) -> int:
     return len(compound.members) if isinstance(compound, CompoundPlan) and compound.kind == "criteria" else 1
 
 
-def _cost(spec: FunctionSpec, rows: SampleRows, requests: int) -> float | None:
+def _cost(subject: Subject, cases: Sequence[Case], requests: int) -> float | None:
     """Estimated cost of so many requests about one row: a token for four characters."""
+    spec = subject.spec
     prices = [plan.cost.price for plan in spec.plans if plan.cost.price is not None]
-    if not prices or not len(rows):
+    if not prices or not cases:
         return None
-    shown = min(len(rows), 50)
-    characters = sum(rows.length(row) + len(str(rows.prompts[row] if rows.prompts else "")) for row in range(shown))
+    shown = cases[:50]
+    texts = [str(text) for case in shown for text in (case.completion, subject.rows[case.row].get("prompt", ""))]
+    characters = sum(map(len, texts))
     template = max(_characters(plan.body) for plan in spec.plans)
-    tokens = (2 * characters / shown + template) / _TOKEN
+    tokens = (2 * characters / len(shown) + template) / _TOKEN
     made: dict[str, Any] = getattr(spec.item, "_made", (None, {}))[1]
     answer = made.get("max_tokens") or _ANSWER_TOKENS
     price = max(prices)

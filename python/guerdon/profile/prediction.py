@@ -19,6 +19,7 @@ import numpy as np
 
 from guerdon.limits import USUAL_CONCURRENCY
 from guerdon.profile.function_profile import FunctionProfile, Step, StepPrediction
+from guerdon.results.status import Status
 
 __all__ = ["FunctionTimes", "predict", "predicted_step", "times_for"]
 
@@ -103,20 +104,22 @@ def predict(
         function.name: _together([function], [load], workers, cores)
         for function, load in zip(timed, loads, strict=True)
     }
-    seconds = _together(timed, loads, workers, cores)
-    # The last calls of a lane may run alone.
-    tail = max((load.slow * (1 - 1 / load.slots) for load in loads), default=0.0)
     beyond = [text for function, load in zip(timed, loads, strict=True) for text in _beyond(function, load)]
-    return StepPrediction(seconds, seconds + tail, workers, prompts, generations, alone, tuple(beyond))
+    in_workers = any(function.lane in _IN_WORKERS for function in timed)
+    threads = sum(load.slots for function, load in zip(timed, loads, strict=True) if function.lane == "thread")
+    seconds = _together(timed, loads, workers, cores)
+    return StepPrediction(seconds, workers if in_workers else 0, threads, alone, tuple(beyond))
 
 
 def _load(function: FunctionTimes, prompts: int, generations: int, workers: int, cores: int) -> _Load:
     samples = prompts * generations
     calls = {"sample": samples, "group": prompts, "batch": 1}[function.calls]
-    if function.lane in _IN_WORKERS and function.calls != "batch":
+    if function.calls == "batch":  # it has a worker, or a thread, of its own
+        slots = 1
+    elif function.lane in _IN_WORKERS:
         slots = min(function.concurrency or workers, workers)
-    else:  # a batch function has a worker of its own
-        usual = {"thread": _THREADS, "process": 1, "native": cores}.get(function.lane, USUAL_CONCURRENCY)
+    else:
+        usual = {"thread": _THREADS, "native": cores}.get(function.lane, USUAL_CONCURRENCY)
         slots = function.concurrency or usual
     scale = samples / function.rows if function.calls == "batch" else 1.0
     scale *= _slower(function, min(slots, calls))
@@ -201,15 +204,13 @@ def predicted_step(
     ]
     waits = any(each.cpu < 0.5 for each in advised if each.lane in _IN_WORKERS)
     counts = {count for count in (1, 2, 4, 8, 16, 32, _MOST_WORKERS) if count <= cores or waits} | {cores}
-    if not any(each.lane in _IN_WORKERS for each in advised):
-        counts = {1}
     tried = [
         predict(advised, prompts=prompts, generations=generations, workers=count, cores=cores)
         for count in sorted(counts)
     ]
     least = min(each.seconds for each in tried)
     best = next(each for each in tried if each.seconds <= _GOOD_ENOUGH * least)
-    if counts == {1}:
+    if not best.workers:
         reason = "no function runs in a worker"
     elif best.workers > cores:
         reason = "more than cores, as functions in workers mostly wait"
@@ -217,7 +218,8 @@ def predicted_step(
         reason = f"one a usable core, of which there are {cores}"
     else:
         reason = "more would not make the step faster"
-    return Step(predict(now, prompts=prompts, generations=generations, workers=workers, cores=cores), best, reason)
+    as_is = predict(now, prompts=prompts, generations=generations, workers=workers, cores=cores)
+    return Step(prompts, generations, as_is, best, reason)
 
 
 def times_for(function: FunctionProfile) -> FunctionTimes:
@@ -246,13 +248,13 @@ def _failed(function: FunctionProfile, timeout: float | None) -> list[float]:
     timeout = policy.timeout if timeout is None else timeout
     most = float("inf") if policy.total_timeout is None else policy.total_timeout
     times = []
-    for failure in found.failures:
-        seconds = failure.run_s
-        if failure.status == "timeout":
+    for _, score in found.failures:
+        seconds = score.run_s
+        if score.status is Status.TIMEOUT:
             late = max(0.0, seconds - found.timeout)
             # One that did not end at its timeout either was killed.
             seconds = timeout + (policy.grace if late >= 0.8 * found.grace > 0 else late)
-        elif failure.status == "crashed":
+        elif score.status is Status.CRASHED:
             seconds *= 2  # it is tried once more, alone
         times.append(min(most, seconds * (1 + policy.retries)))
     return times

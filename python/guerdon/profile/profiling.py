@@ -18,18 +18,18 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import Calibration, check_template
-from guerdon.profile.checks import CHECKS
+from guerdon.profile.checks import CHECKS, survival
 from guerdon.profile.data_faults import data_faults, refuse_missing_packages
 from guerdon.profile.finding import Check, Finding
+from guerdon.profile.forms import answer_column, final_answer, reference_text
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
 from guerdon.profile.judge_plan import JUDGE_SAMPLES, SAMPLE_CALLS, JudgePlan, is_judge, plan_judge, units_of
-from guerdon.profile.measurement import Budget, Measurement, empty_worker_bytes, measure, time_requests
-from guerdon.profile.measurement_findings import joined, measurement_findings
+from guerdon.profile.measurement import Measurement, empty_worker_bytes, measure
+from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.prediction import predicted_step
 from guerdon.profile.probes import Probe
-from guerdon.profile.sample_rows import SampleRows, checked_rows, rows_of
-from guerdon.profile.subject import OutOfTime, Row, Subject
+from guerdon.profile.subject import Case, OutOfTime, Row, Subject, checked_rows
 
 __all__ = ["Work", "profile"]
 
@@ -38,6 +38,8 @@ MOST_COMPLETIONS: Final = 1_000_000
 """Bound of a step whose time is predicted."""
 MOST_GENERATIONS: Final = 10_000
 """The same, of a prompt."""
+_MOST_OUTPUT: Final = 100_000
+"""Bytes that a call may print."""
 _MEASURING: Final = 0.4
 _LEAST_MEASURING_S: Final = 10.0
 
@@ -124,9 +126,13 @@ def profile(
         found=Profile(len(rows), any(row.get("completion") is not None for row in rows)),
         rows=rows,
         checks=list(checks),
-        probes=probes,
-        reference=reference,
-        budget=Budget(timeout, memory_limit),
+        timeout=timeout,
+        options={
+            "memory_limit": memory_limit,
+            "max_output": _MOST_OUTPUT,
+            "reference": reference,
+            "probes": probes,
+        },
         judge_samples=judge_samples,
         max_cost=max_cost,
         announce=announce,
@@ -155,9 +161,9 @@ class _Profiling:
     found: Profile
     rows: Sequence[Row]
     checks: list[Check]
-    probes: tuple[Probe, ...] | None
-    reference: str | None
-    budget: Budget
+    timeout: float
+    options: dict[str, Any]
+    """Those of each function's subject."""
     judge_samples: int
     max_cost: float | None
     announce: Callable[[JudgePlan], object]
@@ -199,48 +205,37 @@ class _Profiling:
 
     def _function(self, spec: FunctionSpec, deadline: float) -> None:
         mine = self.found.functions[spec.name]
-        budget = Budget(self.budget.timeout, self.budget.memory_limit, self.budget.max_output, deadline)
-        timeout = min(budget.timeout, spec.policy.timeout)
-        with Subject(
-            spec.item,
-            self.rows,
-            timeout=timeout,
-            memory_limit=budget.memory_limit,
-            max_output=budget.max_output,
-            deadline=deadline,
-            reference=self.reference,
-            probes=self.probes,
-        ) as subject:
+        timeout = min(self.timeout, spec.policy.timeout)
+        with Subject(spec.item, self.rows, timeout=timeout, deadline=deadline, **self.options) as subject:
             self._next(spec.name, "times")
             if subject.own_lane and not spec.is_engine_made:
                 mine.findings.append(
                     Finding("live", "warning", "Not checked: it takes live environments, which the data has not.")
                 )
                 return
-            rows = self._measured_rows(subject)
-            part = min(deadline, time.monotonic() + max(_LEAST_MEASURING_S, _MEASURING * budget.left))
-            own = Budget(budget.timeout, budget.memory_limit, budget.max_output, part)
-            found = self._measure(spec, rows, own)
-            faults = data_faults(spec, found, rows)
+            cases = self._measured_cases(subject)
+            left = deadline - time.monotonic()
+            subject.deadline = part = min(deadline, time.monotonic() + max(_LEAST_MEASURING_S, _MEASURING * left))
+            if self.empty_bytes is None and not subject.own_lane:
+                self.empty_bytes = empty_worker_bytes()
+            found = measure(subject, cases, self.empty_bytes or 0)
+            subject.deadline, subject.failing = deadline, found.failures
+            faults = data_faults(spec, found, len(cases))
             if faults is not None:
                 # Checks and times would be about these rows, not about the function.
                 mine.findings.append(faults)
                 self.done += len(self.checks)
                 return
             mine.measurement, mine.seconds = found, found.seconds
-            mine.findings += measurement_findings(spec, found, rows)
+            mine.findings += measurement_findings(spec, found)
             self._advise(mine)
-            if found.unmeasured and own.left <= 0:
+            if found.unmeasured and part <= time.monotonic():
                 mine.cut_short = "time limit"
             self._check(subject, mine)
+            if survival.CHECK.id not in mine.checks:
+                failed = [(*each, "") for each in found.failures]
+                mine.findings += survival.failures(subject, failed, len(cases) - found.unmeasured)
             self._advise(mine)
-
-    def _measure(self, spec: FunctionSpec, rows: SampleRows, budget: Budget) -> Measurement:
-        if spec.is_engine_made:
-            return time_requests(spec, rows, budget)
-        if self.empty_bytes is None:
-            self.empty_bytes = empty_worker_bytes()
-        return measure(spec, rows, budget, self.empty_bytes)
 
     def _check(self, subject: Subject, mine: FunctionProfile) -> None:
         """Runs the checks until time is up."""
@@ -251,17 +246,14 @@ class _Profiling:
             return  # it scored no row
         for check in self.checks:
             self._next(mine.name, check.id)
-            found_now: list[Finding] = []  # what it finds before time is up counts
             try:
-                found_now += check.run(subject)
+                mine.findings += check.run(subject)  # what it finds before time is up counts
             except OutOfTime:
                 mine.cut_short = "time limit"
                 continue
             except GuerdonError as error:
-                found_now.append(Finding("unchecked", "warning", f"The check {check.id!r} had no answer: {error}"))
+                mine.findings.append(Finding("unchecked", "warning", f"The check {check.id!r} had no answer: {error}"))
                 continue
-            finally:
-                mine.findings = joined(mine.findings, found_now)
             mine.checks.append(check.id)
 
     def _advise(self, mine: FunctionProfile) -> None:
@@ -269,54 +261,51 @@ class _Profiling:
             return
         dependent = any(finding.check in _OF_OTHER_ROWS for finding in mine.findings)
         times = mine.times
-        mine.advice = advise(mine.spec, mine.measurement, times.p99 if times else None, independent=not dependent)
+        mine.advice = advise(mine.spec, mine.measurement, times["p99_s"] if times else None, independent=not dependent)
 
-    def _measured_rows(self, subject: Subject) -> SampleRows:
-        """The rows' own completions, or references in their place."""
+    def _measured_cases(self, subject: Subject) -> list[Case]:
+        """The rows' own completions, in whole groups, or references in their place."""
         if self.found.recorded:
-            return rows_of(self.rows, subject.num_generations)
+            size = subject.num_generations
+            own = subject.samples()
+            return own[: max(size, len(own) // size * size)]
         answers = subject.once(Calibration)
-        texts = {row: subject.completion(answers.right_text(row)) for row in answers.answers}
-        plain = subject.completion("I don't know.")
-        made = [{**row, "completion": texts.get(place, plain)} for place, row in enumerate(self.rows)]
-        return rows_of(made, subject.num_generations)
+        texts = {row: answers.right_text(row) for row in answers.answers}
+        return [Case(row, subject.completion(texts.get(row, "I don't know."))) for row in range(len(self.rows))]
 
     def _judge(self, unit: tuple[FunctionSpec, ...], deadline: float) -> None:
-        rows = self._rows_for_judge(unit)
-        spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
-        cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)
-        plan = plan_judge(unit[0], rows, self.judge_samples, cap)
-        self.announce(plan)
-        self._next(unit[0].name, "judge")
-        if plan.rows < 1:
-            mine = self.found.functions[unit[0].name]
-            mine.findings.append(Finding("cost", "warning", f"Not checked: one row would cost more than {cap:.2g}."))
-            return
-        left = max(1.0, deadline - time.monotonic())
-        for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / SAMPLE_CALLS).items():
+        name = unit[0].name
+        with Subject(unit[0].item, self.rows, **self.options) as subject:
+            cases = subject.samples() if self.found.recorded else _reference_answers(subject)
+            spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
+            cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)
+            plan = plan_judge(subject, cases, self.judge_samples, cap)
+            self.announce(plan)
+            self._next(name, "judge")
+            if plan.rows < 1:
+                message = f"Not checked: one row would cost more than {cap:.2g}."
+                self.found.functions[name].findings.append(Finding("cost", "warning", message))
+                return
+            left = max(1.0, deadline - time.monotonic())
+            columns = check_judge(unit, subject, cases, plan.rows, cap or None, left / SAMPLE_CALLS)
+        for name, facts in columns.items():
             mine = self.found.functions[name]
             mine.findings += facts.findings
             mine.seconds = facts.seconds
             mine.judge = {"planned_requests": plan.requests, "rows": plan.rows, **facts.facts}
             found = Measurement(mine.spec.shape, seconds=facts.seconds)
             times = mine.times
-            mine.advice = advise(mine.spec, found, times.p99 if times else None)
-            if not facts.seconds:
-                continue  # nothing answered
-            mine.checks = facts.checks
+            mine.advice = advise(mine.spec, found, times["p99_s"] if times else None)
+            if facts.seconds:  # else nothing answered
+                mine.checks = facts.checks
 
-    def _rows_for_judge(self, unit: tuple[FunctionSpec, ...]) -> SampleRows:
-        with Subject(unit[0].item, self.rows, reference=self.reference) as subject:
-            if self.found.recorded:
-                return rows_of(self.rows, subject.num_generations)
-            from guerdon.profile.forms import answer_column, final_answer, reference_text
 
-            column = answer_column(subject.rows, subject.spec.wants.named, named=subject.answer)
-            made: list[dict[str, Any]] = []
-            for row in self.rows:
-                text = reference_text(row.get(column)) if column else None
-                made.append({**row, "completion": subject.completion(final_answer(text or "I don't know."))})
-            return rows_of(made, 1)
+def _reference_answers(subject: Subject) -> list[Case]:
+    """The final answer in each row's reference."""
+    column = answer_column(subject.rows, subject.spec.wants.named, named=subject.answer)
+    texts = [reference_text(row.get(column)) if column else None for row in subject.rows]
+    answers = [final_answer(text or "I don't know.") for text in texts]
+    return [Case(row, subject.completion(answer)) for row, answer in enumerate(answers)]
 
 
 _OF_OTHER_ROWS: Final = frozenset({"order", "batch", "batches", "independence", "rows"})

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,17 +23,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from guerdon._functions.build import spec_of
 from guerdon._functions.options import Options
 from guerdon._functions.spec import FunctionSpec
+from guerdon._system import worker_environment
 from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import GuerdonError, SerializationError
+from guerdon.errors import DataError, GuerdonError, SerializationError
 from guerdon.functions import RewardFunction
-from guerdon.profile.sample_rows import Listed, checked_rows
+from guerdon.profile.finding import exception_of
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["MOST_HANGS", "Case", "OutOfTime", "Row", "Score", "Subject", "Variant", "text_of"]
+__all__ = ["MOST_HANGS", "Case", "Listed", "OutOfTime", "Row", "Score", "Subject", "Variant", "checked_rows", "text_of"]
 
 Row = Mapping[str, Any]
 Variant = Literal["call", "rowwise"]
@@ -53,8 +55,28 @@ _NOT_COLUMNS: Final = {
 }
 
 
+# Of rust/process/src/output_meter.rs: what a function raises begins with the exception's type.
+_FLOOD: Final = re.compile(r"printed \d+ bytes, more than its max_output of ")
+# Of `guerdon._worker.resource_limits`, behind what was raised.
+_NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
+
+
 class OutOfTime(GuerdonError):
-    """The time of a profile is spent."""
+    """The time of a profile is spent; `scores` are those of the samples that were in flight."""
+
+    def __init__(self, scores: Sequence[Score] = ()) -> None:
+        super().__init__("the time of the profile is spent")
+        self.scores = scores
+
+
+class Listed:
+    """A decorated function that `Dispatcher` takes, which is nothing but a spec."""
+
+    __guerdon_decorated__ = True
+
+    def __init__(self, spec: FunctionSpec) -> None:
+        self.spec = spec
+        self.__name__ = spec.name
 
 
 @dataclass(frozen=True)
@@ -91,6 +113,16 @@ class Score:
         if self.ok or self.status is Status.ABSTAINED:
             return self.value
         return f"{self.status.label}: {self.reason}" if self.reason else self.status.label
+
+    @property
+    def is_flood(self) -> bool:
+        """Returns whether it printed more than it may."""
+        return _FLOOD.match(self.reason) is not None
+
+    @property
+    def lacks_memory(self) -> bool:
+        """Returns whether it got no memory: a MemoryError, or what the engine says of its limit."""
+        return exception_of(self.reason) == "MemoryError" or _NO_MEMORY.search(self.reason) is not None
 
     def same(self, other: Score) -> bool:
         """Equal to the bit, or both without a number for the same status."""
@@ -158,6 +190,8 @@ class Subject:
         self.hangs = 0
         self.hanging: list[tuple[Case, Score]] = []
         """The first samples on which it hung or crashed, whoever asked for their scores."""
+        self.failing: Sequence[tuple[Case, Score]] = ()
+        """Samples on which it failed when it was measured."""
         self.own_lane = self.spec.is_engine_made or "environment" in self.spec.wants.required
         """Whether it runs on its own lane, as it can't be moved to worker processes."""
         self._dispatchers: dict[tuple[Variant, int, int], Dispatcher] = {}
@@ -276,7 +310,8 @@ class Subject:
     def dispatcher_item(self, variant: Variant = "call", *, timeout: float | None = None) -> object:
         """The function as it is audited: in a worker process, without retries, gates and caches."""
         if self.spec.is_engine_made:
-            return self.function if self.spec.run_if is None else Listed(replace(self.spec, run_if=None))
+            policy = replace(self.spec.policy, on_failure="nan", max_failure_rate=1.0)
+            return Listed(replace(self.spec, run_if=None, cache=None, pure=False, policy=policy))
         given = self.function.options if isinstance(self.function, RewardFunction) else Options()
         options = replace(
             given,
@@ -296,7 +331,9 @@ class Subject:
         )
         if options.lane == "process":
             memory, output = given.memory_limit or self.memory_limit, given.max_output or self.max_output
-            options = replace(options, memory_limit=memory, max_output=output)
+            # On other lanes it sees the whole environment.
+            env = given.env if self.spec.lane == "process" else tuple(worker_environment.hidden({}))
+            options = replace(options, memory_limit=memory, max_output=output, env=env)
         if self.batch and variant == "rowwise":
             return RewardFunction(self.spec.target, options, "sample")
         if self.batch and timeout is None:
@@ -330,25 +367,27 @@ class Subject:
         samples = [*samples, *[samples[-1]] * (-wanted % group)]
         result = dispatcher.score(num_generations=group, **self.columns_of(samples))
         reasons = {failure.sample: failure.reason for failure in result.failures()}
-        if any(reason.startswith("batch timeout") for reason in reasons.values()):
-            raise OutOfTime("the time of the profile is spent")
         values, states = result.rewards[..., 0].ravel().tolist(), result.status[..., 0].ravel().tolist()
         seconds = result.run_s[..., 0].ravel().tolist()
-        return [
+        late = {place for place, reason in reasons.items() if reason.startswith("batch timeout")}
+        scores = [
             Score(
                 values[place] if states[place] == Status.OK else None,
-                Status(states[place]),
+                Status.CANCELLED if place in late else Status(states[place]),
                 reasons.get(place, ""),
                 seconds[place],
             )
             for place in range(wanted)
         ]
+        if late:
+            raise OutOfTime(scores)
+        return scores
 
     def columns_of(self, samples: Sequence[Case]) -> dict[str, Any]:
         """The arguments of `Dispatcher.score`."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise OutOfTime("the time of the profile is spent")
+            raise OutOfTime
         rows = [{**self.rows[sample.row], **sample.columns} for sample in samples]
         names = dict.fromkeys(name for row in rows for name in row if name not in _NOT_COLUMNS)
         columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
@@ -385,3 +424,24 @@ def _chunks(samples: Sequence[Case], most: int | None, batch: int | None, group:
 def _bits(value: float | None) -> str | None:
     """Tells 0.0 from -0.0, which compare equal."""
     return None if value is None else float(value).hex()
+
+
+def checked_rows(rows: object) -> tuple[Row, ...]:
+    """The rows, each a mapping of column names to values.
+
+    Raises:
+        DataError: They are something else, or there are none.
+    """
+    expected = "give a list of mappings, each with a prompt and the function's columns."
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise DataError(f"rows are {'one mapping' if isinstance(rows, Mapping) else type(rows).__name__}: {expected}")
+    found = tuple(rows)
+    if not found:
+        raise DataError(f"an audit needs at least one row: {expected}")
+    for place, row in enumerate(found):
+        if not isinstance(row, Mapping):
+            raise DataError(f"row {place} is of type {type(row).__name__}: {expected} Of a data frame, its records.")
+        strange = next((name for name in row if not isinstance(name, str)), "")
+        if strange != "":
+            raise DataError(f"row {place} has a column named {strange!r}: names of columns are strings.")
+    return found

@@ -43,6 +43,12 @@ def test_a_state_is_read() -> None:
     assert first["at"] == "judge:8000"
 
 
+@pytest.mark.parametrize(("in_flight", "running"), [(3, [9, 1]), (200, [2, 1])])
+def test_samples_that_run_are_counted_where_all_calls_are_listed(in_flight: int, running: list[int]) -> None:
+    answer = json.dumps(state(1, calls_in_flight=in_flight)).encode()
+    assert [function["in_flight"] for function in read(answer, 1)["functions"]] == running
+
+
 @settings(max_examples=max(1, settings().max_examples // 4))
 @given(st.dictionaries(PARTS, JSON, max_size=8))
 def test_any_object_is_read(changes: dict[str, object]) -> None:
@@ -80,7 +86,7 @@ def test_functions_of_one_name_are_added_up() -> None:
     ranks = [read(json.dumps(state(pid, rank=pid)).encode(), pid) for pid in (1, 2, 3)]
     live = [Seen(ranks[0], ""), Seen(ranks[1], "no answer for 9 s"), Seen(ranks[2], "ended")]
     correct, helpful = merged(live, "functions", "name", "lane")
-    assert (correct["name"], correct["rate"], correct["in_flight"]) == ("correct", 105.0, 4)
+    assert (correct["name"], correct["rate"], correct["in_flight"]) == ("correct", 105.0, 18)
     assert correct["counts"] == {"ok": 2000, "timeout": 6, "error": 2}
     assert helpful["run_s"]["p99"] == 2.5
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from guerdon._insight.journal.schema import import_arrow
 
-__all__ = ["NoRows", "PartFile", "open_part"]
+__all__ = ["NoRows", "open_part"]
 
 _MARK: Final = b"\xff" * 4
 """First bytes of each message of a stream."""
@@ -21,34 +21,7 @@ class NoRows(Exception):
     """A stream so young that it does not say yet which columns it has."""
 
 
-class PartFile(Protocol):
-    """A part that is open.
-
-    Attributes:
-        schema: Of the file itself.
-    """
-
-    schema: Any
-
-    def batches(
-        self, columns: Sequence[str], size: int, *, among: Any = None, dictionaries: Sequence[str] = ()
-    ) -> Iterator[Any | int]:
-        """Its rows; the number of rows replaces those that `among` leaves out.
-
-        Args:
-            columns: Names that it has.
-            size: Rows of a record batch, at most.
-            among: Which row groups may hold what is wanted: places in ascending order, or a filter.
-            dictionaries: Columns of strings that are to come as dictionaries, if that is cheap.
-        """
-
-    def filled(self, columns: Sequence[str]) -> set[str]:
-        """Those that hold anything."""
-
-    def close(self) -> None: ...
-
-
-def open_part(path: Path) -> PartFile:
+def open_part(path: Path) -> ParquetPart | StreamPart:
     """The part, whose stream may have become a file since it was found.
 
     Raises:
@@ -75,6 +48,14 @@ class ParquetPart:
     def batches(
         self, columns: Sequence[str], size: int, *, among: Any = None, dictionaries: Sequence[str] = ()
     ) -> Iterator[Any | int]:
+        """Its rows; the number of rows replaces those that `among` leaves out.
+
+        Args:
+            columns: Names that it has.
+            size: Rows of a record batch, at most.
+            among: Which row groups may hold what is wanted: places in ascending order, or a filter.
+            dictionaries: Columns of strings that are to come as dictionaries, if that is cheap.
+        """
         file = self._file
         if dictionaries:
             file = self._arrow.parquet.ParquetFile(self._path, read_dictionary=list(dictionaries))
@@ -111,7 +92,7 @@ class ParquetPart:
         return found
 
     def filled(self, columns: Sequence[str]) -> set[str]:
-        """Decides by the statistics of the file."""
+        """The columns that hold anything, by the statistics of the file."""
         metadata = self._file.metadata
         if not metadata.num_row_groups:
             return set()
@@ -150,6 +131,7 @@ class StreamPart:
     def batches(
         self, columns: Sequence[str], size: int, *, among: Any = None, dictionaries: Sequence[str] = ()
     ) -> Iterator[Any | int]:
+        """As of `ParquetPart`; it has no row groups, and its strings come as they are."""
         for batch in self._reader:
             chosen = batch.select(list(columns))
             for start in range(0, chosen.num_rows, size):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from guerdon._insight.journal.part_files import NoRows, PartFile, open_part
+from guerdon._insight.journal.part_files import NoRows, open_part
 from guerdon._insight.journal.schema import import_arrow, is_summed, is_text, kinds_of, problem_of
 from guerdon.errors import DataError
 
@@ -222,7 +222,7 @@ def _part(path: Path, notes: list[str], left: Mapping[str, str], *, alone: bool)
             raise ValueError("it is neither *.parquet nor *.arrows")
         if path.exists() and not path.is_file():  # who opens a pipe waits for its other end
             raise ValueError("it is no file")
-        reader: PartFile = open_part(path)
+        reader = open_part(path)
     except NoRows:
         if damage is not None:
             notes.append(f"{path.name} can't be read, and stays as it is: it {damage}")

@@ -7,7 +7,6 @@ and chosen columns (``prompt``, ``completion``, ``column_<name>``) come behind t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 
 from guerdon._system.extras import pip_install
@@ -21,7 +20,6 @@ __all__ = [
     "OUTCOMES",
     "SCHEMA",
     "SCHEMA_KEY",
-    "arrow_schema",
     "arrow_type",
     "dispatcher_text",
     "import_arrow",
@@ -74,9 +72,6 @@ OUTCOMES: Final = {
 COLUMNS: Final = {**KEYS, **OUTCOMES}
 """The columns that each part has, in their order."""
 
-_NULLABLE: Final = frozenset(
-    ("step", "value", "reward", "reason", "traceback", "prompt_tokens", "completion_tokens", "cost", "answer", "extra")
-)
 _NEEDED: Final = (*KEYS, "reward", "status")
 _TEXTS: Final = ("prompt", "completion")
 _PREFIX: Final = "column_"
@@ -127,20 +122,6 @@ def plain_type(column: str) -> Any:
     if COLUMNS.get(column) == "names" or column == "version":
         return arrow.string()
     return arrow.large_string() if column in _LONG or column not in COLUMNS else arrow_type(column)
-
-
-def arrow_schema(kinds: Mapping[str, str], incomplete: str) -> Any:
-    """The schema of a part.
-
-    Args:
-        kinds: Of its text columns ``"text"`` or ``"json"``, by name.
-        incomplete: The dispatcher's option.
-    """
-    arrow = import_arrow()
-    fields = [arrow.field(name, arrow_type(name), name in _NULLABLE) for name in COLUMNS]
-    fields += [arrow.field(text_column(name), arrow.string()) for name in kinds]
-    metadata = {SCHEMA_KEY: SCHEMA, KINDS_KEY: json.dumps(dict(kinds)), DISPATCHER_KEY: dispatcher_text(incomplete)}
-    return arrow.schema(fields, metadata=metadata)
 
 
 def problem_of(schema: Any, *, alone: bool) -> str | None:

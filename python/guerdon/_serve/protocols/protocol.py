@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from guerdon._serve.errors import RequestError
 from guerdon._serve.samples import Outcome, Request
 
+Reader = Callable[[Mapping[str, Any], Mapping[str, str]], Request]
+"""Makes the samples of a request out of the fields of its JSON and of its query."""
 
-class Reader(Protocol):
-    """Makes the samples of a request out of its JSON and its query."""
-
-    def __call__(self, fields: Mapping[str, Any], query: Mapping[str, str]) -> Request: ...
-
-
-class Writer(Protocol):
-    """Makes an answer out of the outcomes of a request's samples."""
-
-    def __call__(self, fields: Mapping[str, Any], request: Request, outcomes: Sequence[Outcome]) -> Any: ...
+Writer = Callable[[Mapping[str, Any], Request, Sequence[Outcome]], Any]
+"""Makes an answer out of the request's fields, its samples and their outcomes."""
 
 
 @dataclass(frozen=True)

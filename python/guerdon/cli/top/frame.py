@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TextIO
 
 from rich.console import Console, Group, RenderableType
+from rich.segment import SegmentLines
 from rich.text import Text
 
 from guerdon.cli.top.board import Seen
@@ -86,12 +87,7 @@ class _Lines:
         rendered = self._console.render_lines(one, self._console.options, pad=False)
         shown = rendered[: max(0, min(most, self.room))]
         self.room -= len(shown)
-        for line in shown:
-            text = Text(no_wrap=True, overflow="crop")
-            for segment in line:
-                if not segment.control:
-                    text.append(segment.text, segment.style)
-            self.all.append(text)
+        self.all.append(SegmentLines(shown, new_lines=True))
 
     def add_stack(self, call: State) -> None:
         """Adds the innermost frames of a call, where not all fit."""

@@ -48,6 +48,7 @@ _SHAPE: Final[State] = {
     "pid": 0,
     "program": "",
     **dict.fromkeys(("rank", "now", "counted_since")),
+    "calls_in_flight": 0,
     "functions": [_FUNCTION],
     "in_flight": [_CALL],
     "endpoints": [_ENDPOINT],
@@ -93,12 +94,24 @@ def read(known: object, pid: int) -> State:
     state |= {"counted_s": counted, "path": path, "program": program}
     for call in state["in_flight"]:
         _complete(call, state["pid"])
+    _count_running(state)
     return state
 
 
 def failed(function: State) -> int:
     """The outcomes of a function that are failures."""
     return sum(int(function["counts"].get(status, 0)) for status in _FAILED)
+
+
+def _count_running(state: State) -> None:
+    """Sets ``in_flight`` of each function to the samples that run, where the state lists all calls:
+    the engine's own figure counts what workers have in hand by frames."""
+    if state["calls_in_flight"] > len(state["in_flight"]):
+        return
+    for function in state["functions"]:
+        mine = [call for call in state["in_flight"] if call["function"] == function["name"]]
+        if mine:  # kernels are not listed
+            function["in_flight"] = sum(max(1, int(call["samples"])) for call in mine)
 
 
 def _complete(call: State, pid: int) -> None:

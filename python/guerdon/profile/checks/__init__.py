@@ -17,7 +17,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     answers.PROBES,
     answers.FORMAT,
     *stability.CHECKS,
-    answers.SENSITIVITY,
     values.CHECK,
     survival.CHECK,
 )

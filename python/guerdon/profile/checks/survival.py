@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from guerdon.profile.calibration import Calibration, material
@@ -11,13 +11,15 @@ from guerdon.profile.probe_runs import probe_runs
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.results.status import Status
 
-__all__ = ["CHECK"]
+__all__ = ["CHECK", "failures"]
 
 _DO: Final = {
-    Status.TIMEOUT: "Bound what it computes and the length of what it parses, and set `timeout` so low that a step can bear "
+    "hang": "Bound what it computes and the length of what it parses, and set `timeout` so low that a step can bear "
     "it; a worker that passes it is killed.",
-    Status.ERROR: "Each costs its sample the reward (NaN). Where the completion is at fault, catch that exception alone and "
+    "exception": "Each costs its sample the reward (NaN). Where the completion is at fault, catch that exception alone and "
     "return 0; what else fails had better stay a failure.",
+    "memory": "Bound what it builds of a completion, or allow it more: `memory_limit`, and --memory-limit here.",
+    "output": "Print less: what is beyond `max_output` ends the call.",
 }
 # Of a function that comes with Guerdon.
 _DO_OF_FACTORY: Final = "Each costs its sample the reward (NaN), and counts as a failure: mend what the reason names."
@@ -31,35 +33,50 @@ _CRASHES: Final = (
     ("was killed by", "Look for who sends that signal: os.kill, os.killpg or a child process."),
 )
 _ANY_CRASH: Final = "Look for what ends its process."
-_WHAT: Final = {Status.TIMEOUT: "does not end", Status.CRASHED: "kills its worker", Status.ERROR: "raises"}
-_IDS: Final = {Status.TIMEOUT: "hang", Status.CRASHED: "crash", Status.ERROR: "exception"}
+_WHAT: Final = {
+    "hang": "does not end",
+    "crash": "kills its worker",
+    "exception": "raises",
+    "memory": "wants more memory than it may have",
+    "output": "prints more than it may",
+}
+
+Scored = tuple[Case, Score, str]
+"""A sample, its outcome, and what the sample is; empty for completions of the rows."""
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
     calibration = subject.once(Calibration)
     cases = material(subject)
-    scored: list[tuple[Case, Score, str]] = [
+    scored: list[Scored] = [
         (case, score, "") for case, score in zip(cases, subject.score(cases, group=subject.group_size), strict=True)
     ]
     for row, score in calibration.right.items():
         scored.append((Case(row, calibration.right_text(row)), score, "the reference answer"))
     scored += [(run.case, run.score, run.probe.id) for run in subject.once(probe_runs)]
-    seen = {(case.row, str(case.completion)) for case, _, _ in scored}
-    scored += [(case, score, "") for case, score in subject.hanging if (case.row, str(case.completion)) not in seen]
-    for status, check in _IDS.items():
-        found = [(case, score, note) for case, score, note in scored if score.status is status]
+    seen = {(case.row, str(case.completion)) for case, score, _ in scored if score.ran}
+    others = {(case.row, str(case.completion)): (case, score) for case, score in (*subject.hanging, *subject.failing)}
+    scored += [(*each, "") for key, each in others.items() if key not in seen]
+    yield from failures(subject, scored, len(scored))
+
+
+def failures(subject: Subject, scored: Sequence[Scored], count: int) -> Iterator[Finding]:
+    """Yields a finding for each way in which the function failed on these samples, of so many."""
+    by_kind: dict[str, list[Scored]] = {}
+    for one in scored:
+        by_kind.setdefault(_kind(one[1]), []).append(one)
+    for check, what in _WHAT.items():
+        found = by_kind.get(check, [])
         if not found:
             continue
         ordinary = sum(1 for _, _, note in found if not note)
-        severity: Severity = "error" if status is not Status.ERROR or ordinary else "warning"
+        severity: Severity = "error" if check in ("hang", "crash", "memory") or ordinary else "warning"
         kinds = dict.fromkeys(note for _, _, note in found if note)
-        where = f"{len(found)} of {len(scored)} completions" + (
-            f", among them {', '.join(list(kinds)[:4])}" if kinds else ""
-        )
+        where = f"{len(found)} of {count} completions" + (f", among them {', '.join(list(kinds)[:4])}" if kinds else "")
         yield Finding(
             check,
-            severity,
-            f"{subject.name!r} {_WHAT[status]} on {where}: {_reason(found[0][1])}. {_advice(subject, status, found[0][1].reason)}",
+            "warning" if check == "output" else severity,
+            f"{subject.name!r} {what} on {where}: {_reason(found[0][1])}. {_advice(subject, check, found[0][1].reason)}",
             tuple(
                 Example(case.row, excerpt(case.completion), {"outcome": score.shown}, note)
                 for case, score, note in _first_of_each(found)
@@ -67,23 +84,32 @@ def _run(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def _kind(score: Score) -> str:
+    """The check that reports this outcome; empty where the function did not fail."""
+    if score.lacks_memory:
+        return "memory"
+    if score.is_flood:
+        return "output"
+    return {Status.TIMEOUT: "hang", Status.CRASHED: "crash", Status.ERROR: "exception"}.get(score.status, "")
+
+
 def _reason(score: Score) -> str:
     return first_line(score.reason) or score.status.label
 
 
-def _advice(subject: Subject, status: Status, reason: str) -> str:
+def _advice(subject: Subject, check: str, reason: str) -> str:
     """Returns the advice on it."""
-    if status is Status.ERROR and subject.spec.factory is not None:
+    if check == "exception" and subject.spec.factory is not None:
         return _DO_OF_FACTORY
-    if status is not Status.CRASHED:
-        return _DO[status]
+    if check != "crash":
+        return _DO[check]
     what = next((text for part, text in _CRASHES if part in reason), _ANY_CRASH)
     return f"{what} Meanwhile lane='process' keeps it from the trainer."
 
 
-def _first_of_each(found: list[tuple[Case, Score, str]]) -> list[tuple[Case, Score, str]]:
+def _first_of_each(found: list[Scored]) -> list[Scored]:
     """One of each kind first, so that the examples differ."""
-    first: dict[str, tuple[Case, Score, str]] = {}
+    first: dict[str, Scored] = {}
     for each in found:
         first.setdefault(each[2], each)
     return [*first.values(), *(each for each in found if each not in first.values())]

@@ -1,6 +1,6 @@
-"""Summary of each reward function over any number of batches: values, outcomes, times, reasons.
+"""Totals of each reward function over any number of batches: values, outcomes, times, reasons.
 
-- A report of many batches equals a report of one batch with all their samples: percentiles are of
+- The totals of many batches equal those of one batch with all their samples: percentiles are of
   the samples, not of the batches.
 - A value counts where the cell holds a number; a failure counts whatever ``on_failure`` made of it.
 - It keeps a few bytes for each cell and a bounded number of reasons, never the batches.
@@ -22,7 +22,9 @@ from guerdon.results.usage import add_usage, usage_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FailureReason", "FunctionSummary", "Report", "aligned", "rate_text", "seconds_text"]
+    from guerdon._functions.spec import FunctionSpec
+
+__all__ = ["FailureReason", "FunctionSummary", "ScoreTotals", "aligned", "rate_text", "seconds_text"]
 
 _MOST_REASONS: Final = 1000
 _SHOWN_REASONS: Final = 3
@@ -75,15 +77,19 @@ class FailureReason:
     first: int
 
 
-class Report:
+class ScoreTotals:
     """Adds up batches of the same functions.
+
+    Attributes:
+        samples: Samples of all batches.
+        used: What judges and reward services used, by function, as `RewardBatch.usage` has it.
 
     Examples:
         >>> from guerdon import Dispatcher, reward
         >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
-        ...     report = Report(dispatcher.names)
-        ...     report.add(dispatcher.score(completions=["a", "bcd"]))
-        >>> report.rows()[0].mean, report.rows()[0].counts[Status.OK]
+        ...     totals = ScoreTotals(dispatcher.names)
+        ...     totals.add(dispatcher.score(completions=["a", "bcd"]))
+        >>> totals.rows()[0].mean, totals.rows()[0].counts[Status.OK]
         (2.0, 2)
     """
 
@@ -96,19 +102,20 @@ class Report:
         self._counts = np.zeros((count, len(Status)), dtype=np.int64)
         self._ran = np.zeros(count, dtype=np.int64)
         self._span_s = np.zeros(count)
-        self._used: dict[str, dict[str, float]] = {}
+        self.used: dict[str, dict[str, float]] = {}
         self._reasons: dict[str, dict[tuple[Status, str], list[int]]] = {name: {} for name in self.functions}
 
     def add(self, result: RewardBatch) -> None:
-        """Count one batch."""
+        """Count one batch of these functions, or of some of them."""
         self._add_failures(result.failures())
         for name, used in result.usage.items():
-            add_usage(self._used.setdefault(name, {}), used)
-        for index in range(len(self.functions)):
-            values = result.rewards[:, :, index].ravel()
+            add_usage(self.used.setdefault(name, {}), used)
+        for place, name in enumerate(result.functions):
+            index = self.functions.index(name)
+            values = result.rewards[:, :, place].ravel()
             self._values[index].append(values[~np.isnan(values)])
-            self._counts[index] += np.bincount(result.status[:, :, index].ravel(), minlength=len(Status))
-            run_s, queue_s = result.run_s[:, :, index].ravel(), result.queue_s[:, :, index].ravel()
+            self._counts[index] += np.bincount(result.status[:, :, place].ravel(), minlength=len(Status))
+            run_s, queue_s = result.run_s[:, :, place].ravel(), result.queue_s[:, :, place].ravel()
             ran = run_s > 0
             if ran.any():
                 self._run_s[index].append(run_s[ran].astype(np.float32))
@@ -125,6 +132,12 @@ class Report:
         counted = self._reasons[function].items()
         reasons = [FailureReason(status, reason, count, first) for (status, reason), (count, first) in counted]
         return sorted(reasons, key=lambda reason: (-reason.count, reason.first))
+
+    def breaches(self, specs: Sequence[FunctionSpec], allowed: float) -> list[str]:
+        """A message for each of these functions that failed on a larger share than `allowed`."""
+        rows = zip(specs, self.rows(), strict=True)
+        found = (spec.policy.breach(spec.name, row.failed, row.called, allowed) for spec, row in rows)
+        return [message for message in found if message]
 
     def table(self) -> str:
         """The rows as a table for people; outcomes that never happened have no column."""
@@ -146,7 +159,7 @@ class Report:
 
     def usage(self) -> str:
         """Returns the usage of judges and reward services, a line each; empty if there are none."""
-        return "\n".join(f"{name}: {usage_text(used)}" for name, used in self._used.items() if used["requests"])
+        return "\n".join(f"{name}: {usage_text(used)}" for name, used in self.used.items() if used["requests"])
 
     def failures(self) -> str:
         """The commonest reasons for failures of each function; empty if nothing failed."""
