@@ -121,7 +121,7 @@ def test_a_frame_costs_one_read_and_one_write(
         assert frame is not None
         frame.release()
         link.done(number, 1, False)
-    assert calls == ["recv_into", "send"] * 2
+    assert calls == ["recv_into", "sendall"] * 2
     monkeypatch.undo()
 
 

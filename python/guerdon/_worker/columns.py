@@ -13,7 +13,7 @@ import pickle
 import struct
 from collections.abc import Iterable, Iterator
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .timeout_signal import CallInterrupted
 
@@ -26,6 +26,10 @@ _CODECS = {
 }
 
 UNREADABLE = "the arguments could not be unpickled in the worker: "
+
+# Values of some samples: the number of samples, of values a call, and tag, positions and body of
+# each part.
+_Piece = tuple[int, int, list[tuple[int, tuple[int, ...], Any]]]
 
 # The positions of some values of a sample, the sample's index in their pickle, and the pickle.
 _Pickle = tuple[tuple[int, ...], int, memoryview]
@@ -111,15 +115,6 @@ class _ConstantPickle:
         return self._columns
 
 
-class _Piece(NamedTuple):
-    """Values of some samples: the number of samples, of values a call, and tag, positions and body
-    of each part."""
-
-    rows: int
-    width: int
-    parts: list[tuple[int, tuple[int, ...], Any]]
-
-
 class Values:
     """The values of some samples; `decode` comes before all else.
 
@@ -151,7 +146,7 @@ class Values:
         first = 0
         for piece in self._pieces:
             columns = self._decode(piece, first)
-            first += piece.rows
+            first += piece[0]
             if not self.columns:
                 self.columns = columns
                 continue
@@ -220,17 +215,18 @@ class Values:
                 (number,) = struct.unpack_from("<Q", body, 0)
                 body = self._constants.note(number, body[8:])
             parts.append((tag, positions, body))
-        self._pieces.append(_Piece(rows, width, parts))
+        self._pieces.append((rows, width, parts))
         self.rows += rows
 
     def _decode(self, piece: _Piece, first: int) -> list[Any]:
         """The columns of a piece; `first`: the samples before it."""
-        columns: list[Any] = [None] * piece.width
-        for tag, positions, body in piece.parts:
+        rows, width, parts = piece
+        columns: list[Any] = [None] * width
+        for tag, positions, body in parts:
             if tag in (_ASCII, _LATIN1):
-                columns[positions[0]] = _plain_texts(body, piece.rows, "ascii" if tag == _ASCII else "latin-1")
+                columns[positions[0]] = _plain_texts(body, rows, "ascii" if tag == _ASCII else "latin-1")
             elif tag == _MIXED:
-                columns[positions[0]] = _mixed_texts(body, piece.rows)
+                columns[positions[0]] = _mixed_texts(body, rows)
             elif tag in (_PICKLED, _CONSTANT):
                 found = body.columns() if tag == _CONSTANT else self._pickled(body, positions, first)
                 for position, column in zip(positions, found, strict=True):

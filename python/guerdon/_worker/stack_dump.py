@@ -12,6 +12,9 @@ from __future__ import annotations
 import faulthandler
 import signal
 
+# Not `signal.getsignal`, which makes an enum member of the answer: this runs before every frame.
+from _signal import getsignal  # type: ignore[import-not-found]
+
 from .linux import to_high_descriptor
 from .shared_page import STACK
 
@@ -38,7 +41,7 @@ def enable(fd: int, words: memoryview) -> None:
 def disable_if_taken(words: memoryview) -> None:
     """Disables the dump once user code handles the signal."""
     number = words[STACK] >> 32
-    if number and signal.getsignal(number) is not signal.SIG_DFL:
+    if number and getsignal(number) != signal.SIG_DFL:
         words[STACK] = 0
 
 

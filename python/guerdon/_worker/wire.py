@@ -114,17 +114,15 @@ class SupervisorSocket:
                 if rest >= whole:
                     start = self._used
                     self._used += whole
-                    with memoryview(self._buffer) as view:
-                        return Frame(header, view[start + _TO_WORKER.size : start + whole])
+                    return Frame(header, self._buffer[start + _TO_WORKER.size : start + whole])
                 if len(self._buffer) - self._used < whole:  # once a frame, not once a piece
                     self._make_room(whole)
             elif len(self._buffer) - self._filled < _TO_WORKER.size:
                 self._make_room(_TO_WORKER.size)
-            with memoryview(self._buffer) as view, view[self._filled :] as free:
-                try:
-                    got = self._socket.recv_into(free)
-                except OSError:
-                    _exit()
+            try:
+                got = self._socket.recv_into(self._buffer[self._filled :])
+            except OSError:
+                _exit()
             if got == 0:
                 return None
             self._filled += got
@@ -132,13 +130,11 @@ class SupervisorSocket:
     def _make_room(self, whole: int) -> None:
         """Moves the rest to the front of a buffer of at least `whole`; a larger one shrinks
         again."""
-        rest = self._buffer[self._used : self._filled]
+        rest = bytes(self._buffer[self._used : self._filled])
         size = max(whole, _BUFFER)
-        if len(self._buffer) == size:
-            self._buffer[: len(rest)] = rest
-        else:
+        if len(self._buffer) != size:
             self._buffer = _buffer_of(size)
-            self._buffer[: len(rest)] = rest
+        self._buffer[: len(rest)] = rest
         self._used, self._filled = 0, len(rest)
 
     def detach(self) -> int:
@@ -197,17 +193,15 @@ class SupervisorSocket:
         return True
 
     def _send(self, message: int, flags: int, call: int, frame: int, body: bytes) -> None:
-        data = memoryview(_TO_SUPERVISOR.pack(len(body), message, flags, call, frame) + body)
-        while data:
-            try:
-                data = data[self._socket.send(data) :]
-            except OSError:
-                _exit()
+        try:
+            self._socket.sendall(_TO_SUPERVISOR.pack(len(body), message, flags, call, frame) + body)
+        except OSError:
+            _exit()
 
 
-def _buffer_of(size: int) -> mmap:
+def _buffer_of(size: int) -> memoryview:
     """A buffer that takes no memory until it is written: most frames are small."""
-    return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    return memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
 
 
 def _exit() -> NoReturn:

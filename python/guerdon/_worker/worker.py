@@ -134,11 +134,14 @@ class Worker:
         function, limits = frame.function, self._limits
         limits.switch_to(function)
         marker_written = self._markers is not None and self._markers.switch_to(function)
-        recipe = self._functions.recipe(function)
-        prepares = function not in self._ready and (recipe["stateful"] or not self._functions.is_loaded(function))
-        call = self._prepare(frame)
+        call, prepares = self._ready.get(function), False
         if call is None:
-            return 0
+            functions = self._functions
+            prepares = functions.recipe(function)["stateful"] or not functions.is_loaded(function)
+            call = self._prepare(frame)
+            if call is None:
+                return 0
+        recipe = call.recipe
         if values.modules:
             self._import_modules(frame, values)
         if recipe.get("max_output"):
@@ -171,9 +174,6 @@ class Worker:
     def _prepare(self, frame: Frame) -> Call | None:
         """The function, loaded and set up; None if that failed, which it reports."""
         index = frame.function
-        call = self._ready.get(index)
-        if call is not None:
-            return call
         if not self._functions.is_loaded(index):
             self._claim(frame, LOADING)
         found = self._functions.get(index)
@@ -181,7 +181,7 @@ class Worker:
             self._signal.shielded = True
             self._link.setup_failed(frame.id, found.reason, found.traceback)
             return None
-        if self._functions.recipe(index)["stateful"]:
+        if found.recipe["stateful"]:
             self._claim(frame, SETUP)
             try:
                 self._await_result(found.setup())
@@ -231,8 +231,7 @@ class Worker:
         results = self._page.results_of(fid)
         stamps, cells, states, pickles = results.stamps, results.values, results.states, values.pickles
         states[: frame.calls] = bytes(frame.calls)
-        recipe = self._functions.recipe(frame.function)
-        records = bool(recipe["records"])
+        records = call.wants_records
         least, most = -FLOAT32_MAX, FLOAT32_MAX
         index, claim = 0, fid << 8
         for row in _rows_of(values):
@@ -258,7 +257,7 @@ class Worker:
                     return index + 1
             index += 1
         stamps[index] = clock()
-        if recipe.get("max_output"):
+        if call.recipe.get("max_output"):
             flush_output()
         return index
 
@@ -296,7 +295,7 @@ class Worker:
                 cells = to_cells(self._awaiter.result(call, bound(*arguments)), count)
                 self._record(frame, call, index)
                 stamps[index + 1] = time.monotonic_ns()
-                if self._functions.recipe(frame.function).get("max_output"):
+                if call.recipe.get("max_output"):
                     flush_output()
                 self._signal.shielded = True
                 self._link.cells(fid, index, cells)

@@ -3,8 +3,10 @@
 //! They are slices of the body: what nobody asks for is neither copied nor built.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::de::Read;
 use serde_json::value::RawValue;
 
 /// A field that may be missing, null, or of another type than expected.
@@ -123,71 +125,177 @@ pub fn each_field<'a>(json: &'a [u8], take: impl FnMut(&str, &'a RawValue)) -> s
     json.end()
 }
 
-/// The values of these names in an object, in this order; an error for a name with two different
-/// values. Nothing is kept of other values, which need not even be UTF-8.
-fn values<'a, const N: usize>(json: &'a [u8], names: [&str; N]) -> serde_json::Result<[Raw<'a>; N]> {
-    struct Place<'n>(&'n [&'n str]);
+/// Takes the values of some names out of an object, in this order, and reads the value of one more
+/// name by a seed: in one walk. Nothing is kept of other values, which need not even be UTF-8. A
+/// name with two different values is an error, and so is one that the seed would read twice.
+#[derive(Clone, Copy)]
+pub struct Names<'n, const N: usize, S> {
+    names: [&'n str; N],
+    inner: Option<(&'n str, S)>,
+}
 
-    impl<'de> DeserializeSeed<'de> for Place<'_> {
-        type Value = Option<usize>;
+/// Values in the order of their names, and the value that the seed read, unless it is null.
+pub type Taken<'a, const N: usize, T> = ([Raw<'a>; N], Option<T>);
 
-        fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Option<usize>, D::Error> {
-            name.deserialize_str(self)
-        }
+impl<'n, const N: usize> Names<'n, N, PhantomData<IgnoredAny>> {
+    pub const fn of(names: [&'n str; N]) -> Self {
+        Self { names, inner: None }
     }
 
-    impl Visitor<'_> for Place<'_> {
-        type Value = Option<usize>;
+    pub const fn with<S>(self, name: &'n str, seed: S) -> Names<'n, N, S> {
+        Names { names: self.names, inner: Some((name, seed)) }
+    }
+}
 
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("a name")
-        }
-
-        fn visit_str<E: de::Error>(self, name: &str) -> Result<Option<usize>, E> {
-            Ok(self.0.iter().position(|known| *known == name))
-        }
+impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> Names<'_, N, S> {
+    /// Takes them out of the JSON of an object.
+    pub fn read(self, json: &'de [u8]) -> serde_json::Result<Taken<'de, N, S::Value>> {
+        self.take(serde_json::Deserializer::from_slice(json))
     }
 
-    struct Values<'n, const N: usize>([&'n str; N]);
+    fn take<R: Read<'de>>(self, mut json: serde_json::Deserializer<R>) -> serde_json::Result<Taken<'de, N, S::Value>> {
+        let found = self.deserialize(&mut json)?;
+        json.end()?;
+        Ok(found)
+    }
+}
 
-    impl<'de, const N: usize> Visitor<'de> for Values<'_, N> {
-        type Value = [Raw<'de>; N];
+impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> DeserializeSeed<'de> for Names<'_, N, S> {
+    type Value = Taken<'de, N, S::Value>;
 
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("an object")
-        }
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_map(self)
+    }
+}
 
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut found: Self::Value = [None; N];
-            while let Some(place) = map.next_key_seed(Place(&self.0))? {
-                let Some(place) = place else {
-                    map.next_value::<IgnoredAny>()?;
-                    continue;
-                };
+impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Names<'_, N, S> {
+    type Value = Taken<'de, N, S::Value>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let twice = |name| de::Error::custom(format_args!("{name:?} twice, with different values"));
+        let mut found: [Raw<'de>; N] = [None; N];
+        let mut inner = None;
+        while let Some(place) = map.next_key_seed(Place(&self.names, self.inner.map(|(name, _)| name)))? {
+            if let Some(place) = place.filter(|place| *place < N) {
                 let value: &RawValue = map.next_value()?;
                 if found[place].is_some_and(|other| other.get() != value.get()) {
-                    return Err(de::Error::custom(format_args!("{:?} twice, with different values", self.0[place])));
+                    return Err(twice(self.names[place]));
                 }
                 found[place] = Some(value);
+            } else if let Some((name, seed)) = self.inner.filter(|_| place.is_some()) {
+                if inner.is_some() {
+                    return Err(twice(name));
+                }
+                inner = Some(map.next_value_seed(Nullable(seed))?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
-            Ok(found)
         }
+        Ok((found, inner.flatten()))
+    }
+}
+
+/// Finds the place of a name among others; that of the last is behind the list. The name need not
+/// be UTF-8: bytes are not checked for it.
+struct Place<'n>(&'n [&'n str], Option<&'n str>);
+
+impl<'de> DeserializeSeed<'de> for Place<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Option<usize>, D::Error> {
+        name.deserialize_bytes(self)
+    }
+}
+
+impl Visitor<'_> for Place<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a name")
     }
 
-    let mut json = serde_json::Deserializer::from_slice(json);
-    let found = json.deserialize_map(Values(names))?;
-    json.end()?;
-    Ok(found)
+    fn visit_bytes<E: de::Error>(self, name: &[u8]) -> Result<Option<usize>, E> {
+        let Self(names, last) = self;
+        let place = names.iter().position(|known| known.as_bytes() == name);
+        Ok(place.or_else(|| last.filter(|last| last.as_bytes() == name).map(|_| names.len())))
+    }
+}
+
+/// Reads a value by another seed, unless it is null.
+struct Nullable<S>(S);
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Nullable<S> {
+    type Value = Option<S::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_option(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Nullable<S> {
+    type Value = Option<S::Value>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a value or null")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        self.0.deserialize(json).map(Some)
+    }
+}
+
+/// Reads the elements of a list, each by the seed, up to the first that the function takes.
+#[derive(Clone, Copy)]
+pub struct FirstOf<S, F>(pub S, pub F);
+
+impl<'de, S: DeserializeSeed<'de> + Copy, T, F: FnMut(S::Value) -> Option<T>> DeserializeSeed<'de> for FirstOf<S, F> {
+    type Value = Option<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<T>, D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de> + Copy, T, F: FnMut(S::Value) -> Option<T>> Visitor<'de> for FirstOf<S, F> {
+    type Value = Option<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut values: A) -> Result<Option<T>, A::Error> {
+        while let Some(value) = values.next_element_seed(self.0)? {
+            if let Some(found) = (self.1)(value) {
+                while values.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The values that are not null.
+pub fn present<const N: usize>(found: [Raw<'_>; N]) -> [Raw<'_>; N] {
+    found.map(|value| value.filter(|value| value.get() != "null"))
 }
 
 /// The values of these names in an object, in this order; those that are null are missing.
 pub fn fields<'a, const N: usize>(json: &'a [u8], names: [&str; N]) -> serde_json::Result<[Raw<'a>; N]> {
-    values(json, names).map(|found| found.map(|value| value.filter(|value| value.get() != "null")))
+    Names::of(names).read(json).map(|(found, _)| present(found))
 }
 
 /// The same of an object in an object, which may be missing.
 pub fn object<'a, const N: usize>(given: Raw<'a>, names: [&str; N]) -> serde_json::Result<[Raw<'a>; N]> {
-    given.map_or(Ok([None; N]), |given| fields(given.get().as_bytes(), names))
+    let Some(given) = given else { return Ok([None; N]) };
+    Names::of(names).take(serde_json::Deserializer::from_str(given.get())).map(|(found, _)| present(found))
 }
 
 /// The same where nothing is decided by it: all are missing where it is no such object.
@@ -197,7 +305,8 @@ pub fn within<'a, const N: usize>(given: Raw<'a>, names: [&str; N]) -> [Raw<'a>;
 
 /// The value of a name in an object, which may be null; none for a name with two different values.
 pub fn field<'a>(given: &'a RawValue, name: &str) -> Raw<'a> {
-    values(given.get().as_bytes(), [name]).ok().and_then(|[value]| value)
+    let found = Names::of([name]).take(serde_json::Deserializer::from_str(given.get()));
+    found.ok().and_then(|([value], _)| value)
 }
 
 /// Adds a piece of text.

@@ -26,12 +26,12 @@ class Call:
         recipe: ``name``, ``shape``, ``rowwise``, ``records`` and ``stateful``, as registered.
     """
 
-    __slots__ = ("_bound", "_items", "_recipe", "_score", "_target", "_tokens", "is_async", "name", "wants_records")
+    __slots__ = ("_bound", "_items", "_score", "_target", "_tokens", "is_async", "name", "recipe", "wants_records")
 
     def __init__(self, target: Any, recipe: dict[str, Any]) -> None:
         self.name: str = recipe["name"]
         self._target = target
-        self._recipe = recipe
+        self.recipe = recipe
         self._score: Callable[..., Any] = target.score if recipe["stateful"] else target
         self.is_async = is_async(self._score)
         self.wants_records = bool(recipe["records"])
@@ -42,7 +42,7 @@ class Call:
 
     def clone(self) -> Call:
         """The same function for another runner, with its own records."""
-        return Call(self._target, self._recipe)
+        return Call(self._target, self.recipe)
 
     def bind(self, names: Names | None) -> Callable[..., Any]:
         """The callable for values in the order of `names`, by position when None.
@@ -70,11 +70,11 @@ class Call:
 
     def setup(self) -> Any:
         """Runs the target's `setup`; may return an awaitable."""
-        return self._target.setup() if self._recipe["stateful"] else None
+        return self._target.setup() if self.recipe["stateful"] else None
 
     def close(self) -> Any:
         """Runs the target's `close`; may return an awaitable."""
-        return self._target.close() if self._recipe["stateful"] else None
+        return self._target.close() if self.recipe["stateful"] else None
 
     def add_fields(self, fields: dict[str, Any]) -> None:
         """Records the extra fields of a dict result; its ``usage`` is recorded as tokens too."""
@@ -108,8 +108,8 @@ class Call:
         self._items = self._tokens = None
 
     def _make(self, names: Names | None) -> Callable[..., Any]:
-        score, rowwise = self._score, self._recipe["rowwise"]
-        wanted: tuple[str, ...] = tuple(self._recipe["records"])
+        score, rowwise = self._score, self.recipe["rowwise"]
+        wanted: tuple[str, ...] = tuple(self.recipe["records"])
         if not rowwise and not wanted:
             if names is None:
                 return score

@@ -4,11 +4,13 @@
 //! Choices may come in any order, and each event of a stream may be of another one: only the one
 //! with the index 0 counts, so that what two of them say is never joined.
 
-use serde::de;
+use serde::de::IgnoredAny;
 
-use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed, unreadable};
+use crate::dialect::answer::{JudgeAnswer, failed, missing, unreadable};
 use crate::dialect::usage::Usage;
-use crate::raw_json::{Raw, each, each_field, each_object, first, number, object, push, text, within};
+use crate::raw_json::{
+    FirstOf, Names, Raw, Taken, each, each_field, each_object, first, number, object, present, push, text, within,
+};
 
 pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
     let mut answer = JudgeAnswer::default();
@@ -19,26 +21,46 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
 
 /// Adds an answer, or an event of its stream: `[DONE]` is the last one, or the end of the body.
 pub fn take(answer: &mut JudgeAnswer, data: &[u8], whole: bool) -> Result<(), String> {
-    let [choices, error, usage, model, id] = parsed(data, ["choices", "error", "usage", "model", "id"])?;
-    let choice = first_choice(choices).map_err(|error| unreadable(&error, data))?;
+    let message = Names::of(["content", "reasoning_content", "reasoning", "refusal", "tool_calls"]);
+    let choice = Names::of(["index", "text", "finish_reason", "logprobs"])
+        .with(if whole { "message" } else { "delta" }, message);
+    let names = Names::of(["error", "usage", "model", "id"]).with("choices", FirstOf(choice, that_counts));
+    let (found, choice) = names.read(data).map_err(|error| unreadable(&error, data))?;
+    let [error, usage, model, id] = present(found);
+    let choice = choice.flatten();
     if whole && choice.is_none() {
         return Err(missing("choices", data));
     }
     if let Some(error) = error {
         return Err(failed(error.get()));
     }
-    choose(answer, choice, whole).map_err(|error| unreadable(&error, data))?;
+    if let Some(choice) = choice {
+        choose(answer, choice).map_err(|error| unreadable(&error, data))?;
+    }
     answer.about(Usage::openai(usage), text(model), text(id));
     Ok(())
 }
 
+/// A choice: its index, text, reason to end and log-probabilities, and the fields of its message.
+type Choice<'a> = Taken<'a, 4, Message<'a>>;
+type Message<'a> = Taken<'a, 5, IgnoredAny>;
+
+/// Returns a choice with the index 0, or none: the first one counts.
+fn that_counts((found, message): Choice<'_>) -> Option<Choice<'_>> {
+    let found = present(found);
+    found[0].is_none_or(|index| number(Some(index)) == 0.0).then_some((found, message))
+}
+
 /// Adds a choice: what its message says, or the text of a completion.
-fn choose(answer: &mut JudgeAnswer, choice: Raw<'_>, whole: bool) -> serde_json::Result<()> {
-    let [message, delta, said, finish_reason, logprobs] =
-        object(choice, ["message", "delta", "text", "finish_reason", "logprobs"])?;
+fn choose(
+    answer: &mut JudgeAnswer,
+    ([_, said, finish_reason, logprobs], message): Choice<'_>,
+) -> serde_json::Result<()> {
     let length = |answer: &JudgeAnswer| answer.text.as_ref().map(String::len);
     let before = length(answer);
-    say(answer, if whole { message } else { delta })?;
+    if let Some((message, _)) = message {
+        say(answer, message)?;
+    }
     if length(answer) == before {
         push(&mut answer.text, text(said));
     }
@@ -47,24 +69,11 @@ fn choose(answer: &mut JudgeAnswer, choice: Raw<'_>, whole: bool) -> serde_json:
     Ok(())
 }
 
-/// The choice that counts: the first one that has the index 0, or none.
-fn first_choice(choices: Raw<'_>) -> serde_json::Result<Raw<'_>> {
-    let mut chosen = Ok(None);
-    let is_list = choices.is_none_or(|choices| {
-        each(choices, |choice| {
-            if let Ok(None) = chosen {
-                let is_first = |[index]: [Raw<'_>; 1]| index.is_none_or(|index| number(Some(index)) == 0.0);
-                chosen = object(Some(choice), ["index"]).map(|index| is_first(index).then_some(choice));
-            }
-        })
-    });
-    if is_list { chosen } else { Err(de::Error::custom("choices of another type, expected a list")) }
-}
-
 /// Adds what a message says.
-fn say(answer: &mut JudgeAnswer, message: Raw<'_>) -> serde_json::Result<()> {
-    let [content, reasoning_content, reasoning, refusal, tool_calls] =
-        object(message, ["content", "reasoning_content", "reasoning", "refusal", "tool_calls"])?;
+fn say(
+    answer: &mut JudgeAnswer,
+    [content, reasoning_content, reasoning, refusal, tool_calls]: [Raw<'_>; 5],
+) -> serde_json::Result<()> {
     push(&mut answer.reasoning, text(reasoning_content).or_else(|| text(reasoning)));
     push(&mut answer.refusal, text(refusal));
     match text(content) {
@@ -228,6 +237,16 @@ mod tests {
         let failed = r#"{"choices": [{"message": {"content": "7"}}], "error": {"code": 502}}"#;
         assert_eq!(error(failed), r#"an error: "{\"code\": 502}""#);
         assert!(error(r#"{"choices": ["#).starts_with("invalid JSON (EOF"));
+        for twice in [
+            r#"{"choices": [{"message": {"content": "7"}, "message": {"content": "3"}}]}"#,
+            r#"{"choices": [{"message": {"content": "7"}}], "choices": [{"message": {"content": "3"}}]}"#,
+            r#"{"choices": [{"message": {"content": "7"}}], "choices": null}"#,
+        ] {
+            assert!(error(twice).contains("twice, with different values"), "{twice}");
+        }
+        assert!(error(r#"{"choices": [{"message": "7"}]}"#).contains("expected an object"));
+        assert!(error(r#"{"choices": null}"#).starts_with("no choices"));
+        assert!(read(br#"{"choices": [{"message": null, "text": "7"}, 3]}"#).is_ok(), "later choices are not read");
         assert!(error(r#"{"choices": "x"}"#).contains("expected a list"));
         let empty = read(br#"{"choices": [{}]}"#).unwrap();
         assert!(empty.text(b"{}").unwrap_err().starts_with("no text in the answer"));

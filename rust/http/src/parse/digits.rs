@@ -10,7 +10,7 @@ const ZEROS: [u32; 18] = [
 
 /// The text with ASCII digits, and full-width signs as ASCII.
 pub fn with_ascii_digits(text: &str) -> Cow<'_, str> {
-    if text.chars().any(|letter| ascii(letter) != letter) {
+    if !text.is_ascii() && text.chars().any(|letter| ascii(letter) != letter) {
         Cow::Owned(text.chars().map(ascii).collect())
     } else {
         Cow::Borrowed(text)

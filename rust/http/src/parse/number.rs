@@ -6,6 +6,8 @@
 //! - A possible verdict that can't be read is unclear; other sentences are not looked at.
 //! - The last verdict must not be followed by another number of the range, nor by a retraction.
 
+use std::borrow::Cow;
+
 use guerdon_core::outcome::Cell;
 
 use super::candidates::{Candidate, Unread, Which, choose};
@@ -43,7 +45,7 @@ pub fn number(
         last = at;
         Some(Candidate::new(reading.map(Cell::Value), cut))
     });
-    let found = choose(which, candidates.collect::<Vec<_>>().into_iter());
+    let found = choose(which, candidates);
     let numbers = |sentence: &&Sentence| sentence.tokens.iter().any(Token::has_digits);
     match found {
         Err(Unread::Missing) => Err(sentences.iter().rev().find(numbers).map_or(Unread::Missing, |sentence| {
@@ -176,30 +178,33 @@ fn score(tokens: &[Token], range: Option<Range>) -> Option<(Option<f64>, bool, u
 }
 
 /// The tokens without what says how scores are given ("(0-10)", "0 to 10"), and whether it did.
-fn without_scales(tokens: &[Token], range: Option<Range>) -> (Vec<Token>, bool) {
-    let (mut kept, mut at): (Vec<Token>, usize) = (Vec::with_capacity(tokens.len()), 0);
-    while let Some(token) = tokens.get(at) {
-        let ends = match (token, tokens.get(at + 1), tokens.get(at + 2)) {
-            (Token::Odd(span), ..) => {
-                span.split_once(['-', '–']).and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?, 1)))
-            }
-            (Token::Number(low), Some(to), Some(Token::Number(high)))
-                if to.is("to") || to.is_mark(&['—', SPACED_HYPHEN]) =>
-            {
-                Some((*low, *high, 3))
-            }
-            _ => None,
-        };
-        match ends.filter(|(low, high, _)| is_scale(range, *low, *high)) {
-            Some((.., length)) => at += length,
-            None => {
-                kept.push(token.clone());
-                at += 1;
-            }
+fn without_scales(tokens: &[Token], range: Option<Range>) -> (Cow<'_, [Token]>, bool) {
+    let Some(first) = (0..tokens.len()).find(|at| scale(&tokens[*at..], range) > 0) else {
+        return (tokens.into(), false); // most sentences: nothing is copied
+    };
+    let (mut kept, mut at) = (tokens[..first].to_vec(), first);
+    while at < tokens.len() {
+        let length = scale(&tokens[at..], range);
+        if length == 0 {
+            kept.push(tokens[at].clone());
         }
+        at += length.max(1);
     }
-    let scaled = kept.len() < tokens.len();
-    (kept, scaled)
+    (kept.into(), true)
+}
+
+/// Number of tokens at the beginning that say how scores are given.
+fn scale(tokens: &[Token], range: Option<Range>) -> usize {
+    let ends = match tokens {
+        [Token::Odd(span), ..] => {
+            span.split_once(['-', '–']).and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?, 1)))
+        }
+        [Token::Number(low), to, Token::Number(high), ..] if to.is("to") || to.is_mark(&['—', SPACED_HYPHEN]) => {
+            Some((*low, *high, 3))
+        }
+        _ => None,
+    };
+    ends.filter(|(low, high, _)| is_scale(range, *low, *high)).map_or(0, |(.., length)| length)
 }
 
 /// Returns whether a token is between a verdict and its explanation.

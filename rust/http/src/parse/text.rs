@@ -22,8 +22,6 @@ pub const PLACES: std::ops::RangeInclusive<char> = '\u{E000}'..='\u{F8FF}';
 /// The mark of a hyphen between blanks, which is a dash or a minus.
 pub const SPACED_HYPHEN: char = '–';
 
-/// Bytes of a text whose letters are looked at at once.
-const PIECE: usize = 1 << 16;
 /// Tokens of a sentence that can be a verdict.
 const MOST_TOKENS: usize = 4096;
 /// Sentences of an answer that is read.
@@ -82,7 +80,7 @@ pub fn sentences(text: &str, cut: bool) -> Result<Vec<Sentence>, Unread> {
     }
     let rest = &text[finished..];
     // The text of a command or a tag is complete only at its end.
-    if !rest.contains(['\\', '<']) {
+    if !rest.is_empty() && !rest.contains(['\\', '<']) {
         let before = found.len();
         split(&cleaned(rest), &mut found);
         found.truncate(found.len().saturating_sub(1).max(before));
@@ -108,7 +106,9 @@ fn cleaned(line: &str) -> String {
     let mut dropped = false;
     let mut rest = line;
     while let Some(letter) = rest.chars().next() {
-        if let Some(command) = LAYOUT.iter().find(|command| rest.starts_with(**command)) {
+        if matches!(letter, '\\' | '<')
+            && let Some(command) = LAYOUT.iter().find(|command| rest.starts_with(**command))
+        {
             (rest, dropped) = (&rest[command.len()..], true);
             continue;
         }
@@ -207,64 +207,61 @@ fn is_abbreviation(before: &str, after: &str) -> bool {
 /// rest numbers and places alone.
 fn tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
-    let mut rest = text;
-    while rest.len() > PIECE {
-        let mut behind = rest.char_indices().skip_while(|(at, _)| *at < PIECE);
-        let Some((end, _)) = behind.find(|(_, letter)| letter.is_whitespace()) else { break };
-        let (piece, later) = rest.split_at(end);
-        add_tokens(piece, &mut found);
-        rest = later;
-    }
-    add_tokens(rest, &mut found);
-    found
-}
-
-fn add_tokens(text: &str, found: &mut Vec<Token>) {
-    let letters: Vec<char> = text.chars().collect();
-    let at = |place: usize| letters.get(place).copied().unwrap_or(' ');
     let mut keep = |token: Token| {
         let counts = token.has_digits() || matches!(&token, Token::Mark(mark) if PLACES.contains(mark));
         if found.len() < MOST_TOKENS || (counts && found.len() < 2 * MOST_TOKENS) {
             found.push(token);
         }
     };
-    let mut place = 0;
-    while place < letters.len() {
-        let (letter, next) = (letters[place], at(place + 1));
-        let apart = place == 0 || letters[place - 1].is_whitespace();
+    let (mut before, mut rest) = (' ', text);
+    while let Some(letter) = rest.chars().next() {
+        let mut length = letter.len_utf8();
+        let mut behind = rest[length..].chars();
+        let next = behind.next().unwrap_or(' ');
+        let apart = before.is_whitespace();
         let sign = matches!(letter, '-' | '−') && apart;
-        let fraction = next == '.' && at(place + 2).is_ascii_digit();
+        let fraction = next == '.' && behind.next().is_some_and(|digit| digit.is_ascii_digit());
         let starts = is_word(letter)
             || (letter == '.' && next.is_ascii_digit())
             || (sign && (next.is_ascii_digit() || fraction));
         if starts {
-            let start = place;
-            place += 1;
-            while is_word(at(place)) || joins(at(place - 1), at(place), at(place + 1)) {
-                place += 1;
-            }
-            keep(chunk(&letters[start..place].iter().collect::<String>()));
+            length = chunk_length(rest);
+            keep(chunk(&rest[..length]));
         } else if letter.is_alphanumeric() {
-            let start = place;
-            while place < letters.len() && at(place).is_alphanumeric() && !is_word(at(place)) {
-                place += 1;
-            }
-            keep(chunk(&letters[start..place].iter().collect::<String>()));
+            let ends = |letter: char| !letter.is_alphanumeric() || is_word(letter);
+            length = rest.find(ends).unwrap_or(rest.len());
+            keep(chunk(&rest[..length]));
         } else {
             let spaced = apart && next.is_whitespace();
             match letter {
                 _ if letter.is_whitespace() => {}
                 '-' if next == '>' => {
                     keep(Token::Mark('→'));
-                    place += 1;
+                    length += 1;
                 }
                 '–' if spaced => keep(Token::Mark('—')),
                 '-' if spaced => keep(Token::Mark(SPACED_HYPHEN)),
                 _ => keep(Token::Mark(letter)),
             }
-            place += 1;
         }
+        before = rest[..length].chars().next_back().unwrap_or(' ');
+        rest = &rest[length..];
     }
+    found
+}
+
+/// Bytes of the word or number at the beginning of a text.
+fn chunk_length(text: &str) -> usize {
+    let mut letters = text.char_indices();
+    let mut before = letters.next().map_or(' ', |(_, letter)| letter);
+    while let Some((at, letter)) = letters.next() {
+        let after = || letters.clone().next().map_or(' ', |(_, letter)| letter);
+        if !is_word(letter) && !joins(before, letter, after()) {
+            return at;
+        }
+        before = letter;
+    }
+    text.len()
 }
 
 /// A mark within a word or a number.
@@ -279,7 +276,7 @@ fn joins(before: char, mark: char, after: char) -> bool {
 
 fn chunk(text: &str) -> Token {
     if !text.contains(char::is_numeric) {
-        let text = text.replace('’', "'");
+        let text = if text.contains('’') { text.replace('’', "'") } else { text.to_owned() };
         return Token::Word(text.to_lowercase(), text);
     }
     let plain = text.strip_prefix(['-', '−']).unwrap_or(text);
