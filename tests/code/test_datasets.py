@@ -214,7 +214,10 @@ def test_rows_that_can_not_be_judged_have_no_score(tested: CodeReward, tests: st
     [
         "class Always:\n    def __eq__(self, other): return True\n    def __getattr__(self, name): return self\ndef f(x): return Always()",
         "def f(x):\n    x.clear()\n    return []",
+        "class Always:\n    def __eq__(self, other): return True\n    __lt__ = __gt__ = __sub__ = __add__ = __eq__\ndef f(x): return Always()",
     ],
 )
 def test_objects_of_a_program_and_its_arguments_decide_nothing(tested: CodeReward, program: str) -> None:
     assert judgement(tested, program, test="given = [2, 1]\nassert f(given) == sorted(given)\n").score == 0.0
+    assert judgement(tested, program, test="assert abs(f([2]) - 2) < 1e-6\n").score == 0.0
+    assert judgement(tested, program, test="assert f([2]) > 1\n").score == 0.0
