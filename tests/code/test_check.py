@@ -94,15 +94,15 @@ def test_all_stops_at_the_first_failed_text() -> None:
 
 def test_exceptions_arrive_as_the_builtin_of_their_name(tested: CodeReward) -> None:
     program = (
-        "class Own(Exception): pass\n"
+        "class Own(Exception): pass\nclass Wrong(ValueError): pass\n"
         "def fail(kind):\n"
-        "    raise {'value': ValueError('why'), 'own': Own('x'), 'key': KeyError(1), 'stop': StopIteration(),\n"
+        "    raise {'value': ValueError('why'), 'wrong': Wrong('why'), 'own': Own('x'), 'key': KeyError(1), 'stop': StopIteration(),\n"
         "           'exit': SystemExit(0), 'unicode': UnicodeDecodeError('utf-8', b'', 0, 1, 'x')}[kind]"
     )
     test = (
         "def raised(kind):\n    try:\n        fail(kind)\n    except Exception as error:\n"
         "        return type(error).__name__, str(error)\n"
-        "assert raised('value') == ('ValueError', 'why')\n"
+        "assert raised('value') == raised('wrong') == ('ValueError', 'why')\n"
         "assert raised('key')[0] == 'KeyError'\n"
         "for kind in ('own', 'stop', 'exit', 'unicode'):\n    assert raised(kind)[0] == 'CandidateError', raised(kind)\n"
     )
@@ -259,9 +259,11 @@ def test_tests_may_use_the_documented_calls(tested: CodeReward, program: str, te
         ("assert isinstance(add(1, 2), Point)", "check takes 'Point' for a value"),
         ("assert np.allclose(add(1, 2), 3)", "check takes 'np' for a value"),
         ("class Mine(Point):\n    pass\nassert add(1, 2) == 3", "check takes 'Point' for a value"),
+        ("import sys, io\nsys.stdout = io.StringIO()\nadd(1, 2)", "check reads what the program prints"),
+        ("from contextlib import *\nwith redirect_stdout(None):\n    add(1, 2)", "check reads what the program prints"),
         ("assert " + "(" * 250 + "add(1, 2)" + ")" * 250, "check is no Python code"),
     ],
-    ids=["constant", "exception", "type", "module", "base", "deep"],
+    ids=["constant", "exception", "type", "module", "base", "stdout", "redirected", "deep"],
 )
 def test_untransferable_values_are_not_the_programs_fault(tested: CodeReward, test: str, reason: str) -> None:
     for program in (ADD + "\nN = 2\nclass TooLarge(Exception): pass\n" + POINT, "x = 1"):

@@ -225,7 +225,7 @@ def _calls(request: dict[str, Any], mark: int) -> int:
         except EncodingError as error:
             answer = encode((nonce, "raised", "", str(error)))
         except BaseException as error:
-            answer = encode((nonce, "raised", *_raised(error)))
+            answer = encode((nonce, "raised", *_raised(error), *_builtin_bases(error)))
         send_blocking(CHANNEL, answer)
     return 0
 
@@ -251,6 +251,11 @@ def _raised(error: BaseException) -> tuple[str, str]:
     except BaseException:
         text = ""
     return str(name)[:_LONGEST_MESSAGE], text
+
+
+def _builtin_bases(error: BaseException) -> list[str]:
+    """The name of the builtin exception that one of the program's own is."""
+    return [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"][:1]
 
 
 def _described(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 - The tests never reach the program's process, and nothing of that runs here: a call of the proxy is
   a call there, and its value comes back as plain data.
-- An exception that a program raises is raised here too, as the builtin one of its name.
+- An exception that a program raises is raised here too, as the builtin one that it is.
 - Tests that fail before they called the program, or never call it, are the dataset's fault.
 """
 
@@ -132,10 +132,10 @@ class Program:
         if answer.raised is None:
             self.stopped = answer.fault
             raise _StoppedError
-        kind_name, text = answer.raised
+        kind_name, text, *bases = answer.raised
         if name == "#next" and kind_name == "StopIteration":
             raise StopIteration
-        raise _exception(kind_name, text, answer.fault)
+        raise _exception((kind_name, *bases), text, answer.fault)
 
 
 def run_tests(
@@ -293,10 +293,11 @@ def _classes(namespace: dict[str, Any]) -> dict[str, type]:
     }
 
 
-def _exception(name: str, text: str, fault: str) -> Exception:
-    """The builtin exception of this name, where there is one that is made of a text."""
-    kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception) and name not in _NOT_RAISED:
-        with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
-            return kind(text)
+def _exception(names: tuple[str, ...], text: str, fault: str) -> Exception:
+    """The builtin exception of the first of these names that has one which is made of a text."""
+    for name in names:
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception) and name not in (*_NOT_RAISED, "Exception"):
+            with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
+                return kind(text)
     return CandidateError(fault)

@@ -212,6 +212,12 @@ class _Names:
                     raise self._wrong(node.test, "asks for the class of a value")
                 case ast.Call(func=ast.Attribute(attr="assertIsInstance"), args=[_, ast.Attribute(), *_]):
                     raise self._wrong(node, "asks for the class of a value")
+                case (
+                    ast.Name(id="redirect_stdout")
+                    | ast.Attribute(attr="redirect_stdout")
+                    | ast.Attribute(value=ast.Name(id="sys"), attr="stdout", ctx=ast.Store())
+                ):
+                    raise self._wrong(node, "reads what the program prints")
                 case ast.ImportFrom(module="unittest.mock") | ast.Import(names=[ast.alias(name="unittest.mock")]):
                     raise self._wrong(node, "replaces functions of modules")
 
