@@ -230,6 +230,10 @@ POINT = (
             "class Sum:\n    def __init__(self, x): self.x = x\n    @classmethod\n    def of(cls, *xs): return cls(sum(xs))",
             "assert Sum.of(1, 2).x == 3",
         ),
+        (
+            "from datetime import *\ndef next_day(day): return day + timedelta(1)",
+            "from datetime import date\nassert next_day(date(2027, 12, 31)) == date(2028, 1, 1)",
+        ),
         ("kept = []\ndef put(x): kept.append(x)\ndef get(): return kept", "put(1)\nput(2)\nassert get() == [1, 2]"),
         # A test calls the entry point by its own name (HumanEval/33), and functions beside it.
         (
@@ -239,7 +243,7 @@ POINT = (
     ],
     ids=[
         *("method", "method in check", "modules", "typing", "data", "passed on", "class of the tests"),
-        *("method of a method's value", "method of a class", "several functions", "own name"),
+        *("method of a method's value", "method of a class", "dates", "several functions", "own name"),
     ],
 )
 def test_tests_may_use_the_documented_calls(tested: CodeReward, program: str, test: object) -> None:

@@ -114,4 +114,7 @@ def _same(one: Any, other: Any, *, close: bool) -> bool:
                 return _close(float(one), float(other))
             except OverflowError:
                 return False
-    return bool(one == other)
+    try:
+        return bool(one == other)
+    except ArithmeticError:  # of a Decimal that no other number is compared with
+        return False
