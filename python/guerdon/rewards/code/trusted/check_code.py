@@ -67,7 +67,7 @@ class CheckCode:
 @lru_cache(maxsize=512)
 def defined_by(text: str) -> frozenset[str]:
     """The names that test code defines."""
-    return frozenset(_defined(_without_program(_parsed(text))))
+    return frozenset(_defined(_parsed(text)))
 
 
 @lru_cache(maxsize=512)
@@ -81,7 +81,6 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         DataError: It is no Python code, or asks for more than calls and their data.
     """
     tree = _parsed(text)
-    tree = _without_program(tree)
     defined = known | _defined(tree)
     known = defined | _GIVEN
     methods = _Methods(known)
@@ -97,21 +96,29 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     return CheckCode(code, frozenset(methods.found | names.functions), names.others)
 
 
-def _without_program(tree: ast.Module) -> ast.Module:
-    """Returns the tree without imports of the program's own file."""
-    kept = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module in _PROGRAM)]
-    return ast.Module(kept, tree.type_ignores)
-
-
 def asked_of_program(texts: list[str]) -> set[str]:
     """The functions of the program that tests use."""
     known = frozenset[str]().union(*map(defined_by, texts))
     return {name for text in texts for name in check_code(text, known).functions}
 
 
+class _WithoutProgram(ast.NodeTransformer):
+    """Imports of the program's own file are gone, but for names that they give its functions."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
+        if node.module not in _PROGRAM:
+            return node
+        named = [
+            ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(alias.name, ast.Load()))
+            for alias in node.names
+            if alias.asname not in (None, alias.name)
+        ]
+        return [ast.copy_location(one, node) for one in named or [ast.Pass()]]
+
+
 def _parsed(text: str) -> ast.Module:
     try:
-        return ast.parse(text, FILE)
+        return ast.fix_missing_locations(_WithoutProgram().visit(ast.parse(text, FILE)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"check is no Python code: {error}") from None
 

@@ -8,19 +8,19 @@
 
 from __future__ import annotations
 
+import dis
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.trusted.check_code import FILE
 
 __all__ = ["OPERATORS", "Exchange", "Handle", "holds_objects"]
 
 Ask = Callable[[str, list[Any]], Any]
 """Has the program's process do something with an object."""
 _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
-
-
 _COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
 OPERATORS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
 """Acts whose value is an object as their operands are."""
@@ -82,14 +82,26 @@ class Handle(Opaque):
     __enter__ = _asked("enter")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> Any:
-        raised = None if kind is None else [kind.__name__, str(error)]
-        return self.guerdon_ask("exit", [self, raised])
+        on_purpose = error is not None and _is_raised_on_purpose(error)
+        # The text of another may have what is expected.
+        raised = None if kind is None else [kind.__name__, str(error)] if on_purpose else ["Exception", ""]
+        return self.guerdon_ask("exit", [self, raised]) is True and on_purpose
 
 
 for _name in (*_COMPARISONS, *OPERATORS):
     setattr(Handle, f"__{_name}__", _operator(_name))
 for _name in OPERATORS:
     setattr(Handle, f"__r{_name}__", _operator(_name, reflected=True))
+
+
+def _is_raised_on_purpose(error: BaseException) -> bool:
+    """Returns whether a ``raise`` of the tests raised it: a program silences no test that fails."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or isinstance(error, AssertionError) or trace.tb_frame.f_code.co_filename != FILE:
+        return False
+    return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
 
 
 class Coroutine(Handle):
