@@ -231,9 +231,9 @@ def _calls(request: dict[str, Any], mark: int) -> int:
 
 
 def _found(module: ModuleType, name: str) -> Any:
-    """The function ``name``, or the method of a class, which is made without arguments where that is
-    not its own; one of ``Solution`` if there is no such function. None where there is nothing of
-    that name."""
+    """The function ``name``, or the method of a class, or of an object of the class that is made
+    without arguments; one of ``Solution`` if there is no such function. None where there is nothing
+    of that name."""
     head, _, method = name.partition(".")
     found = module.__dict__.get(head)
     if found is None and not method and hasattr(module.__dict__.get("Solution"), name):

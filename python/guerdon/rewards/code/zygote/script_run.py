@@ -89,7 +89,7 @@ def run_script(
     """
     with contextlib.ExitStack() as files:
         channel, theirs = map(files.enter_context, socket.socketpair())
-        out, err = _Output(files), _Output(files)
+        out, err = _Printed(files), _Printed(files)
         zygote.fork(mode, [_input(stdin, files), out.fd, err.fd, theirs.fileno()])
         theirs.close()
         stopped, late = "", False
@@ -141,7 +141,7 @@ def _input(data: bytes, owner: contextlib.ExitStack) -> int:
     return read
 
 
-class _Output:
+class _Printed:
     """A file in memory that a program prints to."""
 
     def __init__(self, owner: contextlib.ExitStack) -> None:
