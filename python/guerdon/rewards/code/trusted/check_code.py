@@ -108,7 +108,7 @@ class _WithoutProgram(ast.NodeTransformer):
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
         if node.module not in _PROGRAM:
             return node
-        named = [
+        named: list[ast.stmt] = [
             ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(alias.name, ast.Load()))
             for alias in node.names
             if alias.asname not in (None, alias.name)
@@ -118,7 +118,8 @@ class _WithoutProgram(ast.NodeTransformer):
 
 def _parsed(text: str) -> ast.Module:
     try:
-        return ast.fix_missing_locations(_WithoutProgram().visit(ast.parse(text, FILE)))
+        tree: ast.Module = _WithoutProgram().visit(ast.parse(text, FILE))
+        return ast.fix_missing_locations(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"check is no Python code: {error}") from None
 

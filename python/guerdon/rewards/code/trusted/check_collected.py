@@ -58,10 +58,9 @@ def _is_collected(name: str, one: Any) -> bool:
 def _run_class(one: type) -> None:
     getattr(one, "setUpClass" if issubclass(one, unittest.TestCase) else "setup_class", lambda: None)()
     if issubclass(one, unittest.TestCase):
-        for case in unittest.defaultTestLoader.loadTestsFromTestCase(one):
-            assert isinstance(case, unittest.TestCase)
+        for test in unittest.defaultTestLoader.loadTestsFromTestCase(one):
             with suppress(unittest.SkipTest), outcomes():
-                case.debug()
+                test.debug()
         return
     names = [name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))]
     for name in sorted(names):
