@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
-from fractions import Fraction
 
 import pytest
 
@@ -91,7 +89,6 @@ def test_half_surrogates_are_compared_as_they_are() -> None:
 
 def test_numbers_in_values_may_differ_a_little() -> None:
     assert values_match([0.1 + 0.2, {"x": 1.0}], [0.3, {"x": 1.0000000001}], "numbers")
-    assert values_match([0.3, 1 / 3], [Decimal("0.3"), Fraction(1, 3)], "numbers")
     assert not values_match([0.3], [0.31], "numbers")
     assert not values_match(3, 4, "numbers")
     assert not values_match(10**400, 1.0, "numbers")

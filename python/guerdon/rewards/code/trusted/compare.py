@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from decimal import Decimal
-from fractions import Fraction
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -24,7 +22,6 @@ Compare = Literal["exact", "tokens", "numbers"] | Callable[..., Any]
 
 RULES: Final = ("exact", "tokens", "numbers")
 _CLOSE: Final = 1e-6
-_NUMBERS: Final = (int, float, Decimal, Fraction)
 _SHOWN: Final = 80
 _STAND_INS: Final = {half: half + 0xE2800 for half in range(0xD800, 0xE000)}
 
@@ -109,10 +106,10 @@ def _same(one: Any, other: Any, *, close: bool) -> bool:
         return len(one) == len(other) and all(_same(a, b, close=close) for a, b in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
         return len(one) == len(other) and all(key in other and _same(one[key], other[key], close=close) for key in one)
-    if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS):
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         if one != one and other != other:
             return True
-        if close and not (isinstance(one, int) and isinstance(other, int)):
+        if close and (isinstance(one, float) or isinstance(other, float)):
             try:
                 return _close(float(one), float(other))
             except OverflowError:
