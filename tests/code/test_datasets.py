@@ -108,6 +108,10 @@ TESTS = {
         "import pytest\nfrom solution import *\ndef test_a():\n    with pytest.raises(TypeError):\n        add(1, 'a')\n    assert add(1, 2) == 3\n",
         ADD,
     ),
+    "KodCode, another name": Row(
+        "def test_a():\n    from solution import add as plus\n    assert plus(1, 2) == 3\n",
+        ADD,
+    ),
     "KodCode, parametrize": Row(
         (
             "import pytest\nfrom solution import add\n@pytest.mark.parametrize('a, b, c', [(1, 2, 3), (2, 2, 4)])\n"
@@ -214,7 +218,16 @@ def test_rows_that_can_not_be_judged_have_no_score(tested: CodeReward, tests: st
     [
         "class Always:\n    def __eq__(self, other): return True\n    def __getattr__(self, name): return self\ndef f(x): return Always()",
         "def f(x):\n    x.clear()\n    return []",
+        "class Always:\n    def __eq__(self, other): return True\n    __lt__ = __gt__ = __sub__ = __add__ = __eq__\ndef f(x): return Always()",
     ],
 )
 def test_objects_of_a_program_and_its_arguments_decide_nothing(tested: CodeReward, program: str) -> None:
     assert judgement(tested, program, test="given = [2, 1]\nassert f(given) == sorted(given)\n").score == 0.0
+    assert judgement(tested, program, test="assert abs(f([2]) - 2) < 1e-6\n").score == 0.0
+    assert judgement(tested, program, test="assert f([2]) > 1\n").score == 0.0
+
+
+@pytest.mark.parametrize("inside", ["assert value == 2", "assert value + 1 == 3", "assert value.missing"])
+def test_an_object_of_a_program_silences_no_test(tested: CodeReward, inside: str) -> None:
+    program = "class Held:\n    def __enter__(self): return 'x'\n    def __exit__(self, *_): return True\ndef f(x): return Held()"
+    assert judgement(tested, program, test=f"with f(2) as value:\n    {inside}\n").score == 0.0

@@ -9,7 +9,7 @@ import math
 import struct
 import tracemalloc
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 
@@ -68,7 +68,7 @@ def repr_of(value: object) -> object:
 
 PLAIN = (
     *(type(None), bool, int, float, complex, str, bytes, range),
-    *(list, tuple, dict, set, frozenset, deque, Opaque),
+    *(list, tuple, dict, set, frozenset, deque, Opaque, Decimal, Fraction, date, time, datetime, timedelta),
 )
 
 
@@ -168,10 +168,24 @@ def test_equals_of_builtins_become_builtins() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [Fraction(1, 3), Decimal("0.1"), Decimal("NaN"), Decimal("sNaN"), map(str, []), {}.keys(), date(2026, 1, 1)],
+    [map(str, []), {}.keys(), UTC],
 )
 def test_objects_unequal_to_builtins_are_opaque(value: object) -> None:
     assert type(decode(encode(value, opaque=lambda value: 0))) is Opaque
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(Fraction(1, 3), Fraction(-7, 3**70), Decimal("0.1"), Decimal("-1.50e-400"), date(2026, 1, 31)),
+        *(time(1, 2, 3, 4), timedelta(-1, 5, 7), datetime(2026, 1, 31, 23, 59, 59, 1)),
+        datetime(2026, 1, 31, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+    ],
+)
+def test_dates_and_exact_numbers_are_what_they_are(value: object) -> None:
+    found = decode(encode([value]))[0]
+    assert (type(found), repr(found)) == (type(value), repr(value))
+    assert str(decode(encode(Decimal("NaN")))) == "NaN"
 
 
 def test_arrays_and_their_numbers() -> None:
@@ -276,6 +290,8 @@ def _flood(item: bytes, count: int) -> bytes:
         b"z\x06\0\0\0NTf\0\0\0\0\0\0\0\0i\x01\0\0\0\x02s\0\0\0\0b\x01\0\0\0x",
         b"d\x02\0\0\0NN",
         b"q\0\0\0\0",
+        b"v\x09\0\0\0Decimal 1",
+        b"v\x0e\0\0\0timedelta 1 2 ",
         b"r\x03\0\0\0" + b"i\x01\0\0\0\x01" * 3,
         b"l\x01\0\0\0" * 50 + b"N",
         b"t\x01\0\0\0" * 50 + b"e\0\0\0\0",
@@ -314,6 +330,12 @@ def test_integers_are_bounded() -> None:
         decode(b"i" + struct.pack("<I", MAX_INT_BYTES + 1) + bytes(MAX_INT_BYTES + 1))
 
 
+EXACT = (
+    *(b"Decimal sNaN", b"Decimal x", b"Fraction 1/0", b"Fraction " + b"9" * 5000 + b"/7"),
+    *(b"date 2026-13-01", b"timedelta 1 2 3 4 5 6 7 8", b"timedelta 999999999999 0 0", b"Path /", b"", b"time"),
+)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -325,6 +347,7 @@ def test_integers_are_bounded() -> None:
         b"d\x01\x00\x00\x00N",
         b"e\x01\x00\x00\x00l\0\0\0\0",
         b"s\x01\0\0\0\xff",
+        *(b"v" + struct.pack("<I", len(text)) + text for text in EXACT),
     ],
 )
 def test_invalid_values_are_refused(data: bytes) -> None:

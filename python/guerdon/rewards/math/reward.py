@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from guerdon._functions import options as checked
-from guerdon._native import math_decision
 from guerdon.errors import DataError, RegistrationError
 from guerdon.rewards.math.helper import ask
-from guerdon.rewards.math.lenient import prepared
-from guerdon.rewards.math.plain_gold import plain_score, unsigned, warn_unread
-from guerdon.rewards.math.verify import PARSE_S, MathSample, is_missing, package_missing
+from guerdon.rewards.math.plain_gold import plain_score, warn_unread
+from guerdon.rewards.math.verify import PARSE_S, MathSample, native_score, package_missing
 from guerdon.rewards.worker_reward import WorkerReward
 
 __all__ = ["NOTATIONS", "MathReward"]
@@ -75,40 +73,23 @@ class MathReward(WorkerReward):
         """
         scores: list[float | None] = []
         left: list[tuple[int, str, str]] = []
+        golds: list[object] = []
         for sample, (text, gold) in enumerate(self._rows(prompts, completions, completion_ids, columns)):
-            without = is_missing(gold)
-            if not without and not isinstance(gold, str):
-                kind = type(gold).__name__
-                raise DataError(
-                    f"reward function {self.name!r}: sample {sample}: the gold answer is a {kind}, no text."
-                )
-            if without:
-                scores.append(None)
-                continue
-            gold = str(gold)
-            if self._lenient:
-                found = prepared(gold, text)
-                if not isinstance(found, tuple):
-                    scores.append(self._without_math(gold, text) if found is None else found)
-                    continue
-                gold, text = found
-            gold = unsigned(gold)
-            decision = math_decision(gold, text, reward=True, strict=self._strict or self._lenient)
-            if decision is None:
-                left.append((sample, gold, text))
-            elif decision == "no gold":
-                scores.append(self._without_math(gold, text))
-                continue
-            scores.append(None if decision is None else float(decision))
+            try:
+                found = native_score(gold, text, strict=self._strict, lenient=self._lenient)
+            except DataError as error:
+                raise DataError(f"reward function {self.name!r}: sample {sample}: {error}.") from None
+            if isinstance(found, tuple):
+                left.append((sample, *found))
+                found = None
+            scores.append(found)
+            golds.append(gold)
         if left:
             answered = ask([(gold, answer) for _, gold, answer in left], reward=True)
             for (sample, gold, text), value in zip(left, answered, strict=True):
-                scores[sample] = self._without_math(gold, text) if value is None else value
+                strict = self._strict or self._lenient
+                scores[sample] = plain_score(gold, text, strict=strict) if value is None else value
+        for gold, value in zip(golds, scores, strict=True):
+            if value is None and isinstance(gold, str):
+                warn_unread(self._column or "", gold)
         return scores
-
-    def _without_math(self, gold: str, text: str) -> float | None:
-        """The score where math-verify reads no gold answer."""
-        value = plain_score(gold, text, strict=self._strict)
-        if value is None:
-            warn_unread(self._column or "", gold)
-        return value

@@ -26,7 +26,16 @@ from guerdon.errors import DataError
 from guerdon.rewards.math.lenient import prepared
 from guerdon.rewards.math.plain_gold import plain_score, unsigned, warn_unread
 
-__all__ = ["PARSE_S", "MathSample", "accuracy", "is_missing", "load", "missing", "package_missing", "score"]
+__all__ = [
+    "PARSE_S",
+    "MathSample",
+    "accuracy",
+    "load",
+    "missing",
+    "native_score",
+    "package_missing",
+    "score",
+]
 
 # Seconds, those of TRL; math-verify's own times are shorter in `parse`, where a timeout is a [].
 PARSE_S: Final = 10
@@ -115,8 +124,8 @@ def is_missing(gold: object) -> bool:
     return gold is None or (isinstance(gold, Number) and bool(gold != gold))
 
 
-def accuracy(gold: object, answer: str, *, strict: bool, lenient: bool = False) -> float | None:
-    """The reward of one sample: decided natively, else by math-verify.
+def native_score(gold: object, answer: str, *, strict: bool, lenient: bool) -> float | tuple[str, str] | None:
+    """The reward of one sample that is decided natively, else the two texts for math-verify.
 
     Args:
         lenient: More notations are read; see `prepared`.
@@ -136,10 +145,17 @@ def accuracy(gold: object, answer: str, *, strict: bool, lenient: bool = False) 
     gold = unsigned(gold)
     decision = math_decision(gold, answer, reward=True, strict=strict)
     if decision is None:
-        value = score(gold, answer, reward=True)
-    else:
-        value = None if decision == "no gold" else float(decision)
-    return plain_score(gold, answer, strict=strict) if value is None else value
+        return gold, answer
+    return plain_score(gold, answer, strict=strict) if decision == "no gold" else float(decision)
+
+
+def accuracy(gold: object, answer: str, *, strict: bool, lenient: bool = False) -> float | None:
+    """The reward of one sample: decided natively, else by math-verify."""
+    found = native_score(gold, answer, strict=strict, lenient=lenient)
+    if not isinstance(found, tuple):
+        return found
+    value = score(*found, reward=True)
+    return plain_score(*found, strict=strict or lenient) if value is None else value
 
 
 class MathSample:

@@ -225,19 +225,23 @@ def _calls(request: dict[str, Any], mark: int) -> int:
         except EncodingError as error:
             answer = encode((nonce, "raised", "", str(error)))
         except BaseException as error:
-            answer = encode((nonce, "raised", *_raised(error)))
+            answer = encode((nonce, "raised", *_raised(error), *_builtin_bases(error)))
         send_blocking(CHANNEL, answer)
     return 0
 
 
 def _found(module: ModuleType, name: str) -> Any:
-    """The function ``name``, or the method of a class that is made without arguments; one of
-    ``Solution`` if there is no such function. None where there is nothing of that name."""
+    """The function ``name``, or the method of a class, or of an object of the class that is made
+    without arguments; one of ``Solution`` if there is no such function. None where there is nothing
+    of that name."""
     head, _, method = name.partition(".")
     found = module.__dict__.get(head)
     if found is None and not method and hasattr(module.__dict__.get("Solution"), name):
         found, method = module.__dict__["Solution"], name
-    return getattr(found(), method, None) if found is not None and method else found
+    if found is None or not method:
+        return found
+    of_class = isinstance(getattr(found, "__dict__", {}).get(method), (classmethod, staticmethod))
+    return getattr(found if of_class else found(), method, None)
 
 
 def _raised(error: BaseException) -> tuple[str, str]:
@@ -247,6 +251,11 @@ def _raised(error: BaseException) -> tuple[str, str]:
     except BaseException:
         text = ""
     return str(name)[:_LONGEST_MESSAGE], text
+
+
+def _builtin_bases(error: BaseException) -> list[str]:
+    """The name of the builtin exception that one of the program's own is."""
+    return [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"][:1]
 
 
 def _described(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """Bytes of a program's process as values on the trusted side.
 
-- Exact builtin values only, and `Opaque` and `Source`, which equal nothing: no class of a program
-  is ever here, and no text is run.
+- Exact builtin values, those of `datetime`, `fractions` and `decimal`, and `Opaque` and `Source`,
+  which equal nothing: no class of a program is ever here, and no text is run.
 - `EncodingError` for whatever bytes it can't take. Bytes are hostile: the memory that they cost is
   linear in them. Time is bounded by whoever decodes: keys may be made to have one hash.
 """
@@ -11,6 +11,9 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 from guerdon.rewards.code.child.encoding import LONGEST_NAME, MAX_DEPTH, MAX_INT_BYTES, EncodingError, Opaque, Source
@@ -36,8 +39,10 @@ def decode(data: bytes) -> Any:
     reader = _ValueReader(data)
     try:
         value = reader.value(0)
+    except EncodingError:
+        raise
     # TypeError: a key has no hash
-    except (struct.error, IndexError, UnicodeDecodeError, TypeError) as error:
+    except (struct.error, LookupError, ValueError, TypeError, ArithmeticError) as error:
         raise EncodingError(f"these bytes are no value: {type(error).__name__}") from None
     if reader.at != len(data):
         raise EncodingError("there are bytes after the value")
@@ -144,6 +149,22 @@ def _opaque(data: bytes) -> Opaque:
     return Opaque(kind[:LONGEST_NAME], int(number))
 
 
+def _exact(data: bytes) -> Any:
+    name, _, text = data.decode("utf-8").partition(" ")
+    made = _EXACT[name](text)
+    if isinstance(made, Decimal) and made.is_snan():
+        raise EncodingError("it raises where it is compared")
+    return made
+
+
+_EXACT: Final[dict[str, Callable[[str], Any]]] = {
+    "Decimal": Decimal,
+    "Fraction": lambda text: Fraction(*map(int, text.split("/"))),
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "timedelta": lambda text: timedelta(*map(int, text.split())),
+}
 _F, _C, _L, _T, _D, _E, _Z, _Q, _R = b"fcltdezqr"
 _CONSTANTS: Final[dict[int, Any]] = {b"N"[0]: None, b"T"[0]: True, b"F"[0]: False}
 # Cost of making the value, and its memory: at least, and for each byte.
@@ -152,5 +173,6 @@ _SIZED: Final[dict[int, tuple[Callable[[bytes], Any], int, int]]] = {
     b"s"[0]: (lambda data: data.decode("utf-8", "surrogatepass"), 76, 4),
     b"b"[0]: (bytes, 36, 1),
     b"o"[0]: (_opaque, 132, 4),
+    b"v"[0]: (_exact, 300, 8),
     b"u"[0]: (lambda data: Source(data.decode("utf-8")), 132, 4),
 }

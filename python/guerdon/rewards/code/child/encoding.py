@@ -1,7 +1,7 @@
 """Values as bytes between a program and the trusted side.
 
-- Builtin values only (None, bool, numbers, texts, bytes, containers, ranges), and `Opaque` in place
-  of other objects. `decoding` reads them.
+- Builtin values only (None, bool, numbers, texts, bytes, containers, ranges), those of `datetime`,
+  `fractions` and `decimal`, and `Opaque` in place of other objects. `decoding` reads them.
 - A subclass of a builtin is written as that builtin, by the builtin's own methods; a number of
   numpy, `fractions` or `decimal` as the builtin one that equals it.
 """
@@ -110,6 +110,10 @@ def _write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if plain is not value:
         _write(plain, out, bounds, depth + 1)
         return
+    text = _TEXTS.get((str(kind.__module__), kind.__name__))
+    if text is not None:
+        _sized(b"v", f"{kind.__name__} {text(value)}".encode(), out)
+        return
     if bounds.opaque is None:
         raise EncodingError(f"a {kind.__name__} is no data")
     name = kind.__name__ if type(kind.__name__) is str else "object"
@@ -208,3 +212,9 @@ _WRITERS: Final[dict[type, _Writer]] = {
     Source: lambda value, out, *_: _sized(b"u", value.text.encode(), out),
 }
 _FRACTIONS: Final = (("fractions", "Fraction"), ("decimal", "Decimal"))
+# Values that are data as a text, by module and name.
+_TEXTS: Final[dict[tuple[str, str], Callable[[Any], str]]] = {
+    **dict.fromkeys(_FRACTIONS, str),
+    **dict.fromkeys((("datetime", name) for name in ("date", "time", "datetime")), lambda value: value.isoformat()),
+    ("datetime", "timedelta"): lambda value: f"{value.days} {value.seconds} {value.microseconds}",
+}

@@ -40,13 +40,14 @@ class CallAnswer:
     Attributes:
         value: What the function returned.
         fault: Why there is no value; "" where there is one.
-        raised: The name of the exception that it raised, and its text; None where it was not even
-            called, or did not end: it hung, or the process ended.
+        raised: The name of the exception that it raised, its text, and the builtin one that it is,
+            if it names that; None where it was not even called, or did not end: it hung, or the
+            process ended.
     """
 
     value: Any = None
     fault: str = ""
-    raised: tuple[str, str] | None = None
+    raised: tuple[str, ...] | None = None
 
 
 class ProgramCalls:
@@ -170,8 +171,8 @@ class ProgramCalls:
                 if answer[1] == "missing":
                     return CallAnswer(None, f"the program defines no {shown(answer[2])}")
                 # The program may have written this itself, with the nonce of its call.
-                if answer[1] == "raised" and [type(part) for part in answer[2:]] == [str, str]:
-                    return _raised(answer[2], answer[3])
+                if answer[1] == "raised" and {type(part) for part in answer[2:]} == {str} and len(answer) in (4, 5):
+                    return _raised(*answer[2:])
             fault = "it wrote to the channel of its answers"
         self.close()
         return CallAnswer(None, fault)
@@ -186,6 +187,6 @@ class ProgramCalls:
         return CallAnswer(None, f"its process ended {how}")
 
 
-def _raised(name: str, text: str) -> CallAnswer:
+def _raised(name: str, text: str, *bases: str) -> CallAnswer:
     described = f"{name}: {text}" if name and text else name or text
-    return CallAnswer(None, described[:400], (name, text))
+    return CallAnswer(None, described[:400], (name, text, *bases))

@@ -2,7 +2,7 @@
 
 - The tests never reach the program's process, and nothing of that runs here: a call of the proxy is
   a call there, and its value comes back as plain data.
-- An exception that a program raises is raised here too, as the builtin one of its name.
+- An exception that a program raises is raised here too, as the builtin one that it is.
 - Tests that fail before they called the program, or never call it, are the dataset's fault.
 """
 
@@ -21,7 +21,7 @@ from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, 
 from guerdon.rewards.code.trusted.check_collected import collected, outcomes, run_collected
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
-from guerdon.rewards.code.trusted.handles import Exchange, Handle
+from guerdon.rewards.code.trusted.handles import OPERATORS, Exchange, Handle
 
 __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 
@@ -92,7 +92,7 @@ class Program:
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
         """Call a function; with `in_place` its arguments are then as it left them."""
-        exchange = Exchange(self._ask, self.classes)
+        exchange = Exchange(self._ask, self.classes, made=name[:1].isupper() and "." not in name)
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
@@ -107,7 +107,10 @@ class Program:
         value = self._asked(f"#{act}", args, {})
         if act in ("new", "keep") and isinstance(value, Opaque):
             return Handle("", value.guerdon_number, self._ask)
-        return value if act in ("vars", "value") else Exchange(self._ask, self.classes).received(value)
+        if act in ("vars", "value"):
+            return value
+        made = any(isinstance(one, Handle) and one.guerdon_made for one in args)
+        return Exchange(self._ask, self.classes, made=made and act in OPERATORS).received(value)
 
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.stopped or self.lost is not None:
@@ -129,10 +132,10 @@ class Program:
         if answer.raised is None:
             self.stopped = answer.fault
             raise _StoppedError
-        kind_name, text = answer.raised
+        kind_name, text, *bases = answer.raised
         if name == "#next" and kind_name == "StopIteration":
             raise StopIteration
-        raise _exception(kind_name, text, answer.fault)
+        raise _exception((kind_name, *bases), text, answer.fault)
 
 
 def run_tests(
@@ -261,7 +264,7 @@ def _text_of(error: BaseException) -> str:
     text."""
     try:
         return str(error)
-    except Exception:
+    except BaseException:  # an object of the program, which hangs, has no text either
         return ", ".join(map(shown, error.args))
 
 
@@ -290,10 +293,11 @@ def _classes(namespace: dict[str, Any]) -> dict[str, type]:
     }
 
 
-def _exception(name: str, text: str, fault: str) -> Exception:
-    """The builtin exception of this name, where there is one that is made of a text."""
-    kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception) and name not in _NOT_RAISED:
-        with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
-            return kind(text)
+def _exception(names: tuple[str, ...], text: str, fault: str) -> Exception:
+    """The builtin exception of the first of these names that has one which is made of a text."""
+    for name in names:
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception) and name not in (*_NOT_RAISED, "Exception"):
+            with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
+                return kind(text)
     return CandidateError(fault)

@@ -1,8 +1,8 @@
 """Requirements of test code on a program, decided from its text alone: a program can't change it.
 
 - A name that nothing defines is a function of the program, where the tests call it or pass it on.
-- ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it. A
-  method that data have is called here, on data: ``name().upper()``.
+- ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it, or
+  of the class. A method that data have is called here, on data: ``name().upper()``.
 - A standard module or a name of ``typing`` that the tests forgot to import is that one.
 - A call for its effect on its arguments, whose value is not used, is marked as such.
 - ``from solution import first`` is about the program; ``unittest`` and the like are not run here.
@@ -67,7 +67,7 @@ class CheckCode:
 @lru_cache(maxsize=512)
 def defined_by(text: str) -> frozenset[str]:
     """The names that test code defines."""
-    return frozenset(_defined(_without_program(_parsed(text))))
+    return frozenset(_defined(_parsed(text)))
 
 
 @lru_cache(maxsize=512)
@@ -81,7 +81,6 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         DataError: It is no Python code, or asks for more than calls and their data.
     """
     tree = _parsed(text)
-    tree = _without_program(tree)
     defined = known | _defined(tree)
     known = defined | _GIVEN
     methods = _Methods(known)
@@ -97,21 +96,30 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     return CheckCode(code, frozenset(methods.found | names.functions), names.others)
 
 
-def _without_program(tree: ast.Module) -> ast.Module:
-    """Returns the tree without imports of the program's own file."""
-    kept = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module in _PROGRAM)]
-    return ast.Module(kept, tree.type_ignores)
-
-
 def asked_of_program(texts: list[str]) -> set[str]:
     """The functions of the program that tests use."""
     known = frozenset[str]().union(*map(defined_by, texts))
     return {name for text in texts for name in check_code(text, known).functions}
 
 
+class _WithoutProgram(ast.NodeTransformer):
+    """Imports of the program's own file are gone, but for names that they give its functions."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
+        if node.module not in _PROGRAM:
+            return node
+        named: list[ast.stmt] = [
+            ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(alias.name, ast.Load()))
+            for alias in node.names
+            if alias.asname not in (None, alias.name)
+        ]
+        return [ast.copy_location(one, node) for one in named or [ast.Pass()]]
+
+
 def _parsed(text: str) -> ast.Module:
     try:
-        return ast.parse(text, FILE)
+        tree: ast.Module = _WithoutProgram().visit(ast.parse(text, FILE))
+        return ast.fix_missing_locations(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"check is no Python code: {error}") from None
 
@@ -159,7 +167,7 @@ def _defined_once(tree: ast.AST) -> dict[str, ast.FunctionDef]:
 
 
 class _Methods(ast.NodeTransformer):
-    """``X().method`` becomes a name, ``X.method``, where nothing defines ``X``."""
+    """``X().method`` and ``X.method`` become a name, ``X.method``, where nothing defines ``X``."""
 
     def __init__(self, known: frozenset[str]) -> None:
         self.known = known
@@ -170,10 +178,14 @@ class _Methods(ast.NodeTransformer):
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id=made), args=[], keywords=[]), attr=attr):
                 is_object = made[:1].isupper() or attr not in _ATTRIBUTES
-                if is_object and "." not in made and made not in self.known:
-                    name = f"{made}.{attr}"
-                    self.found.add(name)
-                    node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+            case ast.Attribute(value=ast.Name(id=made), attr=attr):
+                is_object = made[:1].isupper() and made not in _TYPES
+            case _:
+                return node
+        if is_object and "." not in made and made not in self.known:
+            name = f"{made}.{attr}"
+            self.found.add(name)
+            node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
         return node
 
 
@@ -208,6 +220,12 @@ class _Names:
                     raise self._wrong(node.test, "asks for the class of a value")
                 case ast.Call(func=ast.Attribute(attr="assertIsInstance"), args=[_, ast.Attribute(), *_]):
                     raise self._wrong(node, "asks for the class of a value")
+                case (
+                    ast.Name(id="redirect_stdout")
+                    | ast.Attribute(attr="redirect_stdout")
+                    | ast.Attribute(value=ast.Name(id="sys"), attr="stdout", ctx=ast.Store())
+                ):
+                    raise self._wrong(node, "reads what the program prints")
                 case ast.ImportFrom(module="unittest.mock") | ast.Import(names=[ast.alias(name="unittest.mock")]):
                     raise self._wrong(node, "replaces functions of modules")
 

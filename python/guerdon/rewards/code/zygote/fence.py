@@ -20,9 +20,8 @@ from typing import Final, Literal, NoReturn
 
 from guerdon._native import Fence
 from guerdon._worker.linux import exit_with_parent, no_core_dumps, prefer_to_die
-from guerdon.rewards.code.zygote.cgroup import NoGroupError, ProgramGroup
 from guerdon.rewards.code.zygote.readable import SYSTEM, interpreter, packages, places_of, searched
-from guerdon.rewards.code.zygote.tasks import ANY_NUMBER, SHORTAGE, most_others, starts_a_thread
+from guerdon.rewards.code.zygote.tasks import SHORTAGE, most_others, starts_a_thread
 
 __all__ = ["ONE_ARENA", "FenceSpec", "Prepared", "prepare"]
 
@@ -30,8 +29,6 @@ __all__ = ["ONE_ARENA", "FenceSpec", "Prepared", "prepare"]
 _ROOM_S: Final = 1.0
 # That room is left for others which are gone costs nothing but a looser limit, for so long.
 _COUNT_S: Final = 30.0
-# Tasks of a program's process itself, and one that is forked to see whether it may.
-_OWN_TASKS: Final = 4
 _WRITABLE: Final = ("/dev/null",)
 ONE_ARENA: Final = {"MALLOC_ARENA_MAX": "1"}
 """The C library would reserve 64 MiB of address space for each of some threads, of `memory_limit`;
@@ -94,8 +91,6 @@ class Prepared:
         self._fence = fence
         self._reason = reason  # the reason why there are no name spaces
         self._parent = os.getpid()
-        self._group: ProgramGroup | None = None
-        self._no_group = ""
         self._room_tried = 0.0  # when it was last seen that threads start
         self._others = 0  # that room is left for, and when these were counted
         self._counted = 0.0
@@ -108,46 +103,7 @@ class Prepared:
         layers = {name: (holds, text) for name, holds, text in self._fence.layers()}
         if self._reason:
             layers["namespaces"] = (False, self._reason)
-        held = self._group is not None
-        layers["cgroup"] = (held, "memory and tasks of all processes together" if held else self._no_group)
         return layers
-
-    def group(self, made: ProgramGroup | None, reason: str) -> None:
-        """Have children be in a cgroup, if they can; else there is a reason why not."""
-        self._group, self._no_group = made, reason
-        if made is None or self._joined():
-            return
-        made.close()
-        self._group, self._no_group = None, "processes can't be moved into a cgroup of their own"
-
-    def _joined(self) -> bool:
-        """Returns whether a child comes into the group."""
-        assert self._group is not None
-        pid = self.fork()
-        if pid == 0:
-            try:
-                self._group.join()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        return os.waitpid(pid, 0)[1] == 0
-
-    def limit_group(self) -> None:
-        """Bound what children have together: each may have pages of this process anew."""
-        if self._group is not None:
-            own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            self._group.limit(self._spec.memory_limit + self._spec.writable_bytes + own)
-
-    def kill_group(self) -> None:
-        """Ends all children and their processes, if they are in a cgroup."""
-        if self._group is not None:
-            self._group.kill()
-
-    def close(self) -> None:
-        """Leave nothing of it on the machine; no child may run."""
-        if self._group is not None:
-            self._group.close()
-            self._group = None
 
     @property
     def folder(self) -> str | None:
@@ -172,9 +128,7 @@ class Prepared:
         """
         if self._fence is None or "limits" in self._spec.without:
             return
-        if self._group is not None and self._fence.shares_tasks():
-            self._fence.leave_room_for_tasks(ANY_NUMBER)  # the group bounds them
-        elif not self._has_room():
+        if not self._has_room():
             others = most_others(self._starts_a_thread)
             if others is None:
                 raise OSError(errno.EAGAIN, SHORTAGE)
@@ -225,8 +179,6 @@ class Prepared:
             alone: It may start no process, though others of this zygote may.
         """
         if self._fence is not None:
-            if self._group is not None:
-                self._group.join()
             self._fence.enter(list(keep), alone)
         else:
             self._enter_unfenced()
@@ -246,28 +198,11 @@ def prepare(spec: FenceSpec) -> Prepared:
     # Room for all children; before a library of a module reads it.
     os.environ.clear()
     os.environ.update(_ONE_THREAD)
-    group, reason = _group_of(spec)  # a private root has no cgroups
-    try:
-        with searched(spec.module_folders):
-            prepared = _prepared(spec)
-            prepared.group(group, reason)
-            _import(spec.modules, prepared)
-        prepared.limit_group()
-        prepared.make_room_for_tasks()
-    except BaseException:
-        if group is not None:
-            group.close()
-        raise
+    with searched(spec.module_folders):
+        prepared = _prepared(spec)
+        _import(spec.modules, prepared)
+    prepared.make_room_for_tasks()
     return prepared
-
-
-def _group_of(spec: FenceSpec) -> tuple[ProgramGroup | None, str]:
-    if spec.isolation == "none" or "cgroup" in spec.without:
-        return None, "left out for a test"
-    try:
-        return ProgramGroup.make(spec.tasks + _OWN_TASKS), ""
-    except NoGroupError as error:
-        return None, str(error)
 
 
 def _prepared(spec: FenceSpec) -> Prepared:
@@ -337,7 +272,7 @@ def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
         folder_files=spec.writable_files,
         processes=spec.processes,
         execute=spec.execute,
-        without=[name for name in without if name != "cgroup"],
+        without=list(without),
     )
 
 

@@ -173,7 +173,6 @@ def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
     finally:
         os.kill(sibling, signal.SIGKILL)
         os.waitpid(sibling, 0)
-        prepared.close()
     return {"layers": layers, "acts": acts, "shortcomings": lacking}
 
 

@@ -25,7 +25,6 @@ LAYERS: Final = {
     "pid": "allow user name spaces",
     "namespaces": "allow user name spaces",
     "folder": "allow user name spaces",
-    "cgroup": "run where this user may make cgroups of version 2 with the controllers memory and pids",
     "oom": "let /proc/self/oom_score_adj be written",
 }
 """Layers of the fences, each with what to do where it is missing."""

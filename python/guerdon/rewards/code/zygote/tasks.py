@@ -12,14 +12,12 @@ import resource
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ANY_NUMBER", "SHORTAGE", "most_others", "starts_a_thread"]
+__all__ = ["SHORTAGE", "most_others", "starts_a_thread"]
 
 SHORTAGE: Final = (
     "programs can start no threads: this user has as many processes and threads as it may have on this machine. "
     "Raise its limit (ulimit -u; nproc in limits.conf; the container's limit of processes), or start fewer workers"
 )
-ANY_NUMBER: Final = 1 << 40
-"""More than there are, where something else bounds a program's tasks."""
 _MOST: Final = 1 << 22  # that Linux can have
 _STEP: Final = 16
 # Others come and go between two looks.

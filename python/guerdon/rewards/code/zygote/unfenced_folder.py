@@ -11,11 +11,10 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["lock_folder", "remove_left", "unfenced_folder"]
+__all__ = ["unfenced_folder"]
 
 _PREFIX: Final = "guerdon-code-run-"
 # Another zygote may take one for left that is made and not locked yet.
@@ -26,7 +25,7 @@ _TRIES: Final = 5
 def unfenced_folder() -> Iterator[str]:
     """The path of a folder that is to be made, and is removed at the end."""
     parent = tempfile.gettempdir()
-    remove_left(parent, _PREFIX, partial(shutil.rmtree, ignore_errors=True))
+    _remove_left(parent)
     path, held = _made(parent)
     try:
         # One below: a program may remove its own, and gets another by the same name.
@@ -40,14 +39,14 @@ def _made(parent: str) -> tuple[str, int]:
     for _ in range(_TRIES):
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         with contextlib.suppress(OSError):
-            held = lock_folder(path)
+            held = _lock(path)
             if os.path.exists(path):
                 return path, held
             os.close(held)
     raise OSError(f"no folder for programs can be kept in {parent}")
 
 
-def lock_folder(path: str) -> int:
+def _lock(path: str) -> int:
     """A descriptor that holds a folder, alone; an `OSError` where another process does."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -58,16 +57,14 @@ def lock_folder(path: str) -> int:
     return fd
 
 
-def remove_left(parent: str, prefix: str, remove: Callable[[str], object]) -> None:
-    """Remove folders of this user that no zygote holds any more."""
+def _remove_left(parent: str) -> None:
+    """Removes folders of this user that no zygote holds any more."""
     for entry in os.scandir(parent):
-        if not entry.name.startswith(prefix):
+        if not entry.name.startswith(_PREFIX):
             continue
         with contextlib.suppress(OSError):
             if entry.stat(follow_symlinks=False).st_uid != os.geteuid():
                 continue
-            fd = lock_folder(entry.path)
-            try:
-                remove(entry.path)
-            finally:
-                os.close(fd)
+            held = _lock(entry.path)
+            shutil.rmtree(entry.path, ignore_errors=True)
+            os.close(held)

@@ -82,7 +82,6 @@ def main(control: int, parent: int, fence: str) -> None:
                 importlib.import_module(name)
             spec = FenceSpec(**json.loads(fence))
             prepared = prepare(spec)
-            stack.callback(prepared.close)
             if spec.modules:
                 linux.flush_c_stdout()  # else each program would print what a module did
             gc.collect()
@@ -222,7 +221,6 @@ class _ForkServer:
     def _kill(self) -> None:
         if self._pid:
             linux.kill(self._pid)
-            self._prepared.kill_group()
 
     def _reap(self) -> None:
         """Report the program's end, once nothing of it is left."""
@@ -230,7 +228,6 @@ class _ForkServer:
         if not pid or not linux.has_ended(pid):
             return  # what it started, and lost, is reaped with it
         linux.kill(pid)  # its group; the number is still its own
-        self._prepared.kill_group()
         _, status, usage = os.wait4(pid, 0)
         self._pid = 0
         _sweep()
