@@ -59,9 +59,7 @@ def test_timeout_bounds_one_call_and_spares_the_others() -> None:
     assert [failure.function for failure in result.failures()] == list(LANES)
     for failure in result.failures():
         assert (failure.sample, failure.attempts) == (2, 1)
-        assert re.fullmatch(
-            r"no answer within the timeout of 2\.5 s(; last seen in \w+ \(.*:\d+\))?", failure.reason
-        )
+        assert re.fullmatch(r"no answer within the timeout of 2\.5 s(; last seen in \w+ \(.*:\d+\))?", failure.reason)
         assert failure.run_s >= 2.5
 
 
@@ -102,7 +100,11 @@ def test_total_timeout_counts_retries(tmp_path: Path) -> None:
     failing = [
         reward(
             behaviours.afails_at_first if lane == "asyncio" else behaviours.fails_at_first,
-            **{"lane": lane, "name": lane, "retries": 1000, "total_timeout": 5.0, "max_failure_rate": 1.0},  # type: ignore[arg-type]
+            lane=lane,
+            name=lane,
+            retries=1000,
+            total_timeout=5.0,
+            max_failure_rate=1.0,  # type: ignore[arg-type]
         )
         for lane in LANES
     ]
