@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,48 @@ from guerdon import Dispatcher, Status, reward
 from tests.faults import fault
 from tests.stress import starts_a_daemon
 from tests.stress.harness import Scene, expect, gone, wait_for
+
+# With how many processes each leaves behind.
+HANG: list[Any] = [
+    fault(
+        "a function forks children and grandchildren, and hangs",
+        sees="`timeout`; all of them are killed with their worker",
+        of=("fork_grandchildren:hang", 6),
+    ),
+    fault(
+        "a function starts a daemon and hangs",
+        sees="`timeout`; the daemon is killed with its worker",
+        of=("daemonise:hang", 1),
+    ),
+    fault(
+        "a function starts another program in a session of its own and hangs",
+        sees="`timeout`; the program is killed with its worker",
+        of=("daemonise_by_exec:hang", 1),
+    ),
+    fault(
+        "a function starts daemons that start daemons, and hangs",
+        sees="`timeout`; all of them are killed with its worker",
+        of=("leave_a_tree:hang", 3),
+    ),
+    fault(
+        "a function hangs in a `multiprocessing` pool of its own",
+        sees="`timeout`; the pool is killed with it",
+        of=("start_a_pool:hang", 2),
+    ),
+]
+
+
+def test_row_32_leftovers_of_calls_that_hang_are_gone_with_their_workers(tmp_path: Path) -> None:
+    counts = {str(deed): count for deed, count in (row.values for row in HANG)}
+    deeds = {deed: tmp_path / str(place) for place, deed in enumerate(counts)}
+    for folder in deeds.values():
+        folder.mkdir()
+    with Scene(tmp_path, timeout=6.0, workers=len(deeds) + 1) as scene:
+        for deed, failure in scene.commit_all(deeds).items():
+            expect(failure, Status.TIMEOUT, "of 6 s")
+            pids = scene.pids(deeds[deed])  # what it leaves behind is there by then
+            assert len(pids) == counts[deed], deed
+            wait_for(lambda pids=pids: gone(pids), f"what {deed} left behind ends")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -36,43 +79,18 @@ from tests.stress.harness import Scene, expect, gone, wait_for
             of=("start_a_pool", 2, Status.OK, ""),
         ),
         fault(
-            "a function forks children and grandchildren, and hangs",
-            sees="`timeout`; all of them are killed with their worker",
-            of=("fork_grandchildren:hang", 6, Status.TIMEOUT, "of 6 s"),
-        ),
-        fault(
-            "a function starts a daemon and hangs",
-            sees="`timeout`; the daemon is killed with its worker",
-            of=("daemonise:hang", 1, Status.TIMEOUT, "of 6 s"),
-        ),
-        fault(
             "a function starts a daemon and dies",
             sees="`crashed`; the daemon is killed at once",
             of=("daemonise:die", 1, Status.CRASHED, "SIGKILL"),
-        ),
-        fault(
-            "a function starts another program in a session of its own and hangs",
-            sees="`timeout`; the program is killed with its worker",
-            of=("daemonise_by_exec:hang", 1, Status.TIMEOUT, "of 6 s"),
-        ),
-        fault(
-            "a function starts daemons that start daemons, and hangs",
-            sees="`timeout`; all of them are killed with its worker",
-            of=("leave_a_tree:hang", 3, Status.TIMEOUT, "of 6 s"),
-        ),
-        fault(
-            "a function hangs in a `multiprocessing` pool of its own",
-            sees="`timeout`; the pool is killed with it",
-            of=("start_a_pool:hang", 2, Status.TIMEOUT, "of 6 s"),
         ),
     ],
 )
 def test_row_32_leftovers_of_a_call_are_gone_with_its_worker(
     deed: str, count: int, status: Status, reason: str, tmp_path: Path
 ) -> None:
-    with Scene(tmp_path, timeout=6.0 if status is Status.TIMEOUT else 10.0) as scene:
+    with Scene(tmp_path) as scene:
         failure = scene.commit(deed)
-        pids = scene.pids()  # what it leaves behind is there by then
+        pids = scene.pids()
         if failure is None:
             assert (status, len(pids)) == (Status.OK, count)
         else:

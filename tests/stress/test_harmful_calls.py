@@ -7,6 +7,7 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,46 +15,67 @@ from guerdon import Status
 from tests.faults import fault
 from tests.stress.harness import Scene, expect, gone, wait_for
 
-CRASHED, ERROR, TIMEOUT = Status.CRASHED, Status.ERROR, Status.TIMEOUT
-TIMED_OUT = "no answer within the timeout of 3 s"
+CRASHED, ERROR = Status.CRASHED, Status.ERROR
 CLOSED = "closed its connection to the engine"
 F_SEAL_FUTURE_WRITE = 0x10  # Python's fcntl has no name for it
+
+
+# Deeds that never end by themselves, or after a minute.
+STUCK: list[Any] = [
+    fault(
+        "a function ignores SIGTERM, SIGALRM, SIGINT and SIGHUP, and hangs",
+        sees="`timeout`, with its stack",
+        of=("ignore_polite_signals",),
+    ),
+    fault(
+        "a function blocks all signals, and hangs",
+        sees="`timeout`: its worker is killed a grace after its timeout",
+        of=("block_all_signals",),
+    ),
+    fault(
+        "a function puts handlers of its own in place of all, the one of the timeout signal too, and hangs",
+        sees="`timeout`: its worker is killed a grace after its timeout",
+        of=("replace_all_handlers:hang",),
+    ),
+    fault(
+        "a function catches every exception, the timeout's too, and goes on",
+        sees="`timeout`: its worker is killed a grace after its timeout",
+        of=("swallow_everything",),
+    ),
+    fault(
+        "a function holds the GIL in C for a minute",
+        sees="`timeout`: its worker is killed a grace after its timeout",
+        of=("hold_the_gil:60",),
+    ),
+    fault(
+        "a worker is stopped (SIGSTOP) amid a call",
+        sees="`timeout`: its worker is killed a grace after its timeout",
+        of=("signal_itself:19",),
+    ),
+    fault(
+        "a worker sends messages without end",
+        sees="`timeout`, in time",
+        of=("talk_without_end",),
+    ),
+]
+
+
+def test_calls_that_can_not_be_interrupted_are_killed(tmp_path: Path) -> None:
+    deeds = {str(deed): tmp_path / str(place) for place, (deed,) in enumerate(row.values for row in STUCK)}
+    for folder in deeds.values():
+        folder.mkdir()
+    with Scene(tmp_path, timeout=3.0, workers=len(deeds) + 1) as scene:
+        failures = scene.commit_all(deeds)
+    for failure in failures.values():
+        failure = expect(failure, Status.TIMEOUT, "no answer within the timeout of 3 s")
+        assert failure.attempts == 1
+        assert failure.run_s < 40  # the shortest of these would end after 60 s
 
 
 @pytest.mark.parametrize(
     ("deed", "status", "reason"),
     [
-        # Signals and locks.
-        fault(
-            "a function ignores SIGTERM, SIGALRM, SIGINT and SIGHUP, and hangs",
-            sees="`timeout`, with its stack",
-            of=("ignore_polite_signals", TIMEOUT, TIMED_OUT),
-        ),
-        fault(
-            "a function blocks all signals, and hangs",
-            sees="`timeout`: its worker is killed a grace after its timeout",
-            of=("block_all_signals", TIMEOUT, TIMED_OUT),
-        ),
-        fault(
-            "a function puts handlers of its own in place of all, the one of the timeout signal too, and hangs",
-            sees="`timeout`: its worker is killed a grace after its timeout",
-            of=("replace_all_handlers:hang", TIMEOUT, TIMED_OUT),
-        ),
-        fault(
-            "a function catches every exception, the timeout's too, and goes on",
-            sees="`timeout`: its worker is killed a grace after its timeout",
-            of=("swallow_everything", TIMEOUT, TIMED_OUT),
-        ),
-        fault(
-            "a function holds the GIL in C for a minute",
-            sees="`timeout`: its worker is killed a grace after its timeout",
-            of=("hold_the_gil:60", TIMEOUT, TIMED_OUT),
-        ),
-        fault(
-            "a worker is stopped (SIGSTOP) amid a call",
-            sees="`timeout`: its worker is killed a grace after its timeout",
-            of=("signal_itself:19", TIMEOUT, TIMED_OUT),
-        ),
+        # Signals.
         fault(
             "a worker gets a SIGTERM",
             sees="`crashed`, after one more try alone",
@@ -141,15 +163,10 @@ F_SEAL_FUTURE_WRITE = 0x10  # Python's fcntl has no name for it
             sees="`crashed`, its call only",
             of=("answer_for_an_unknown_frame", CRASHED, "a message about a call that it does not run"),
         ),
-        fault(
-            "a worker sends messages without end",
-            sees="`timeout`, in time",
-            of=("talk_without_end", TIMEOUT, TIMED_OUT),
-        ),
     ],
 )
 def test_a_harmful_call_fails_alone(deed: str, status: Status, reason: str, tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=3.0 if status is TIMEOUT else 10.0) as scene:
+    with Scene(tmp_path) as scene:
         failure = scene.commit(deed)
         wait_for(lambda: gone(scene.pids()), "what it started ends")
         closing = time.monotonic()
@@ -158,7 +175,6 @@ def test_a_harmful_call_fails_alone(deed: str, status: Status, reason: str, tmp_
         assert status is Status.OK
         return
     expect(failure, status, reason)
-    assert failure.run_s < 40  # the shortest that hangs would end after 60 s
     assert failure.attempts == (2 if status is CRASHED else 1)
     if reason in ("was killed by SIGABRT", "was killed by SIGSEGV"):
         assert f"in {deed}" in (failure.traceback or ""), failure.traceback
@@ -182,7 +198,7 @@ def test_handlers_that_are_left_behind_do_no_harm(tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=3.0) as scene:
         assert scene.commit("replace_all_handlers") is None
         result = scene.score(["replace_all_handlers", "hang"] * 2)
-        assert result.status[:, 0, 0].tolist() == [Status.OK, TIMEOUT] * 2
+        assert result.status[:, 0, 0].tolist() == [Status.OK, Status.TIMEOUT] * 2
         scene.expect_whole()
 
 
