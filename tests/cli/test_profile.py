@@ -320,9 +320,7 @@ def test_a_page_that_the_disk_has_no_room_for_costs_that_alone(guerdon: Command,
     ],
 )
 def test_wrong_options(guerdon: Command, tmp_path: Path, rows: Path, options: tuple[str, ...], message: str) -> None:
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows, *options)
-    assert (ended.code, ended.out) == (2, "")
-    assert message in ended.err
+    assert message in guerdon.refused("profile", write_rewards(tmp_path, SOUND), rows, *options)
 
 
 def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
@@ -364,17 +362,16 @@ def test_template_with_a_misspelt_column_is_a_usage_error_with_completions_too(
     guerdon: Command, tmp_path: Path
 ) -> None:
     data = write_rows(tmp_path / "data.jsonl", [{**row, "completion": row["answer"]} for row in ROWS])
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), data, "--reference", "{answr}")
-    assert (ended.code, ended.out) == (2, "")
-    assert "reference='{answr}' names no column in braces" in ended.err
+    assert "reference='{answr}' names no column in braces" in guerdon.refused(
+        "profile", write_rewards(tmp_path, SOUND), data, "--reference", "{answr}"
+    )
 
 
 def test_missing_columns_are_named(guerdon: Command, tmp_path: Path) -> None:
     data = write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "answers": "4"}])
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), data)
-    assert ended.code == 2
-    assert "wants the column 'answer'" in ended.err
-    assert "Did you mean 'answers'?" in ended.err
+    err = guerdon.refused("profile", write_rewards(tmp_path, SOUND), data)
+    assert "wants the column 'answer'" in err
+    assert "Did you mean 'answers'?" in err
     data = write_rows(tmp_path / "some.jsonl", [{"answer": "4", "completion": "4"}, {"answer": "5"}])
     assert "1 of 2 rows" in guerdon("profile", write_rewards(tmp_path, SOUND), data).err
 
@@ -407,6 +404,4 @@ def test_a_missing_package_ends_it_before_any_check(
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
     file = write_rewards(tmp_path, "from guerdon import rewards\nmath = rewards.math_reward()\n")
     data = write_rows(tmp_path / "data.jsonl", [{"prompt": "p", "completion": "\\boxed{1}", "solution": "1"}])
-    ended = guerdon("profile", file, data)
-    assert (ended.code, ended.out) == (2, "")
-    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in ended.err
+    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in guerdon.refused("profile", file, data)

@@ -126,27 +126,29 @@ def test_single_failure_costs_an_attempt(fate: Any) -> None:
     assert (result.rewards.item(), result.attempts.item()) == (7.0, 2)
 
 
-@pytest.mark.parametrize(
-    ("fate", "reason"),
-    [
-        fault(
-            "a judge's server takes the request and never answers (half-open)",
-            sees="`timeout` after `timeout` seconds; the reason says that nothing came",
-            of=(silent, "had not answered"),
-        ),
-        fault(
-            "a judge's answer comes byte by byte, for longer than `timeout`",
-            sees="`timeout` after `timeout` seconds; the reason says how many bytes came",
-            of=(drip, " bytes of its answer"),
-        ),
-    ],
-)
-def test_endless_answer_is_a_timeout_that_reports_its_progress(fate: Fate, reason: str) -> None:
-    with serving(lambda path, body: fate) as server:
-        failure = only(score(server.url, ["x"], timeout=4.0, retries=0))
-    assert failure.status is Status.TIMEOUT
-    assert failure.reason.startswith("no answer within the timeout of 4 s; "), failure.reason
-    assert reason in failure.reason
+# By the question, and what the reason says of it.
+ENDLESS: list[Any] = [
+    fault(
+        "a judge's server takes the request and never answers (half-open)",
+        sees="`timeout` after `timeout` seconds; the reason says that nothing came",
+        of=(silent, "had not answered"),
+    ),
+    fault(
+        "a judge's answer comes byte by byte, for longer than `timeout`",
+        sees="`timeout` after `timeout` seconds; the reason says how many bytes came",
+        of=(drip, " bytes of its answer"),
+    ),
+]
+
+
+def test_endless_answers_are_timeouts_that_report_their_progress() -> None:
+    fates = {fate.__name__: (fate, reason) for fate, reason in (row.values for row in ENDLESS)}
+    with serving(lambda path, body: fates[question(body)][0]) as server:
+        result = score(server.url, list(fates), timeout=4.0, retries=0)
+    assert (result.status == Status.TIMEOUT).all()
+    for failure, (_, reason) in zip(result.failures(), fates.values(), strict=True):
+        assert failure.reason.startswith("no answer within the timeout of 4 s; "), failure.reason
+        assert reason in failure.reason
 
 
 @pytest.mark.fault(
