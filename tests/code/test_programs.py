@@ -118,6 +118,8 @@ def test_a_wrong_program_scores_zero_with_a_reason(every: CodeReward, program: s
         "import sys\nprint('log', file=sys.stderr)\nprint(int(open(0).read()) + 1)",
         "def f():\n    global n\n    n = int(input())\nf()\nprint(n + 1)",
         "# -*- coding: utf-8 -*-\nx = 'é'\nprint(int(input()) + 1)",
+        "out = open(1, 'w')\nout.write(str(int(input()) + 1))",
+        "import sys\nn = int(input())\nsys.stdout = None\nsys.__stdout__.write(str(n + 1))",
     ],
 )
 def test_right_programs_score_one(every: CodeReward, program: str) -> None:
@@ -329,10 +331,3 @@ def test_a_comparison_that_raises_on_what_a_program_gave_is_not_passed() -> None
         assert (found.score, found.reason) == (0.0, "case 0: it returned 'text', expected 1")
         with pytest.raises(DataError, match="compare raised TypeError"):
             judgement(reward, "def f(): return 1.1", cases=[call("f", expected="text")])
-
-
-@pytest.mark.parametrize(
-    "program", ["out = open(1, 'w')\nout.write('2')", "import sys\nsys.stdout = None\nsys.__stdout__.write('2')"]
-)
-def test_file_left_by_a_program_is_printed(every: CodeReward, program: str) -> None:
-    assert judgement(every, program, cases=[{"stdin": "", "stdout": "2"}]).score == 1.0

@@ -23,6 +23,7 @@ import pytest
 from guerdon import ClosedError, Dispatcher, RewardFailureError, Status, reward
 from tests.clock import eventually
 from tests.contract import misbehaving_functions as behaviours
+from tests.contract.test_timeouts import every_lane
 from tests.processes import descriptors, gone
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
@@ -33,7 +34,7 @@ def functions() -> list[Any]:
 
 
 def test_cancel_ends_what_is_open_on_every_lane() -> None:
-    with Dispatcher(functions(), workers=1, max_failure_rate=1.0) as made:
+    with every_lane() as made:
         pending = made.submit(completions=["c"] * 12, seconds=[0.0] + [12.0] * 11)
         next(pending.groups())
         started = time.monotonic()
