@@ -26,6 +26,7 @@ from guerdon.profile import Profile, measurement, profile, profiling
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.forms import fill
 from tests.cli.conftest import Command, write_rewards, write_rows
+from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
 
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
@@ -249,9 +250,7 @@ def test_ctrl_c_prints_what_is_known(tmp_path: Path, rows: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 100
-    while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: begun.exists() or process.poll() is not None, seconds=100)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 130, err
@@ -275,9 +274,7 @@ def test_a_signal_leaves_no_files(tmp_path: Path, rows: Path, number: signal.Sig
         )
     finally:
         signal.signal(number, inherited)
-    deadline = time.monotonic() + 60
-    while not list(folder.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: list(folder.iterdir()))
     process.send_signal(number)
     _, err = process.communicate(timeout=100)
     assert process.returncode == 128 + number, err

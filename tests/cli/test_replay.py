@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from guerdon import read_journal, reward
 from tests.cli.conftest import Command, write_rewards
+from tests.clock import eventually
 from tests.journal_files import row, write_journal
 from tests.replay.recorded import record, write_rows
 
@@ -211,31 +211,27 @@ def test_a_terminal_without_utf8_gets_escapes(journal: Path, mended: Path) -> No
 
 
 SLOW = """
-import os
 import time
 import guerdon
 
-# Asked for by each call: what a function's module holds belongs to its version.
-def seconds() -> float:
-    return float(os.environ.get("SLOW_S", "0"))
-
 @guerdon.reward(lane="thread")
-def slow(completion: str) -> float:
-    time.sleep(seconds())
+def slow(prompt: str, completion: str) -> float:
+    time.sleep(6 if prompt == "late" else 0)
     return float(len(completion))
 
 @guerdon.group_reward(lane="thread")
-def order(completions: list[str]) -> list[float]:
-    time.sleep(seconds())
+def order(prompts: list[str], completions: list[str]) -> list[float]:
+    time.sleep(6 if prompts[0] == "late" else 0)
     return [float(place) for place in range(len(completions))]
 """
 
 
-def slow_journal(folder: Path, samples: int = 200) -> Path:
+def slow_journal(folder: Path) -> Path:
+    """Most of it is scored at once, the rest in a minute: a replay is ended between the two."""
     rows: list[dict[str, Any]] = []
-    for sample in range(samples):
+    for sample in range(200):
         place = {"batch": sample // 40, "sample": sample % 40, "group": sample % 40 // 4}
-        texts = {"prompt": "p", "completion": "x" * (sample % 9)}
+        texts = {"prompt": "p" if sample < 120 else "late", "completion": "x" * (sample % 9)}
         rows += [
             row(**place, **texts, function="slow", value=float(sample % 9)),
             row(**place, **texts, function="order", value=float(sample % 4)),
@@ -251,13 +247,8 @@ def slow_journal(folder: Path, samples: int = 200) -> Path:
 def test_rows_that_are_done_stay(guerdon: Command, tmp_path: Path, how: signal.Signals) -> None:
     journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / "out"
     command = [sys.executable, "-m", "guerdon", "replay", journal, rewards, "-o", out, "--chunk", "16", "--json"]
-    slow = {**os.environ, "SLOW_S": "0.3"}  # so that it is not done before it is ended
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=slow)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (
-        out.is_dir() and sum(each.stat().st_size for each in out.iterdir()) > 8000
-    ):
-        time.sleep(0.01)
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    eventually(lambda: out.is_dir() and sum(each.stat().st_size for each in out.iterdir()) > 8000)
     # Nobody takes the part that is being written for that of a killed replay.
     assert 0 < read_journal(out).num_rows < 400
     assert [path.suffix for path in out.iterdir()] == [".arrows"]

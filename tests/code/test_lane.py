@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,10 @@ from guerdon import (
     read_journal,
     reward,
 )
+from tests.clock import eventually
 from tests.code.programs import CASES, INCREMENT, block
 from tests.monitor import reading
+from tests.processes import gone
 
 SLEEP = "import time\ntime.sleep(60)"
 
@@ -86,12 +87,12 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     program = f"import os, time\nif not os.path.exists({str(marker)!r}):\n    open({str(marker)!r}, 'w').write(str(os.getpid()))\n    time.sleep(60)\nprint(1)"
     with Dispatcher([made(timeout=30)], workers=1) as dispatcher:
         pending = dispatcher.submit(completions=[block(program)], cases=[[{"stdin": "", "stdout": "1"}]])
-        until(lambda: marker.exists() and marker.read_text())
+        eventually(lambda: marker.exists() and marker.read_text())
         (worker,) = dispatcher.worker_pids()
         os.kill(worker, signal.SIGKILL)
         result = pending.result(timeout=60)
         assert (result.rewards.item(), result.attempts.item()) == (1.0, 2)
-        until(lambda: gone(int(marker.read_text())))
+        eventually(lambda: gone([int(marker.read_text())]))
 
 
 def test_closing_ends_programs_that_run(tmp_path: Path) -> None:
@@ -99,8 +100,8 @@ def test_closing_ends_programs_that_run(tmp_path: Path) -> None:
     program = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     with Dispatcher([made(timeout=60)], workers=1) as dispatcher:
         dispatcher.submit(completions=[block(program)], cases=[CASES])
-        until(lambda: marker.exists() and marker.read_text())
-    until(lambda: gone(int(marker.read_text())))
+        eventually(lambda: marker.exists() and marker.read_text())
+    eventually(lambda: gone([int(marker.read_text())]))
 
 
 def test_the_lane_has_its_name_wherever_lanes_are_shown(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_the_lane_has_its_name_wherever_lanes_are_shown(tmp_path: Path) -> None:
     trace = tmp_path / "trace.pftrace"
     with Dispatcher([made(timeout=20)], workers=1, journal=journal, trace=trace, metrics_port=0) as dispatcher:
         pending = dispatcher.submit(completions=[block(SLEEP)], cases=[CASES])
-        until(lambda: len(dispatcher.dump()) == 1)
+        eventually(lambda: len(dispatcher.dump()) == 1)
         (call,) = dispatcher.dump()
         assert (call.function, call.lane) == ("code", "code")
         pending.cancel()
@@ -126,21 +127,6 @@ def test_info_names_it() -> None:
     from guerdon.cli.info import facts
 
     assert facts()["lanes"]["code"]["available"] is True
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
-def until(holds: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_outcomes_are_kept_for_the_same_options(tmp_path: Path) -> None:

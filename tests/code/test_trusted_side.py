@@ -17,7 +17,9 @@ from guerdon.rewards.code.child.encoding import Opaque
 from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.trusted.calls import ProgramCalls
 from guerdon.rewards.code.trusted.compare import shown
+from tests.clock import eventually
 from tests.code.programs import block, call, in_process, judged, judgement
+from tests.processes import gone
 
 
 @pytest.mark.fault("tests loop over what a program returned, without end", sees="0.0: the tests did not end")
@@ -115,11 +117,7 @@ def test_processes_of_a_function_end_with_its_judge(tmp_path: Path) -> None:
 
     with judged(check=check) as reward:
         assert judgement(reward, "def f(): return 10", entry_point="f").score == 0.0
-    started = Path("/proc", noted.read_text(), "stat")
-    end = time.monotonic() + 30
-    while started.exists() and " Z " not in started.read_text():  # whose parent is gone
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    eventually(lambda: gone([int(noted.read_text())]), seconds=30)
 
 
 @pytest.mark.fault("tests make a large value of what a program returned", sees="0.0: MemoryError")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, Server, Status, http_reward, judge, parse, reward
+from tests.clock import eventually
 from tests.faults import fault
 from tests.http.scoring import only, score
 from tests.http.server import Handler, chat_completion, free_port, question, serving
@@ -366,8 +367,7 @@ def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.Capt
         worked = tmp_path / "worked"
         with Dispatcher([graded, reward(works)], max_failure_rate=1.0, workers=1) as dispatcher:
             pending = dispatcher.submit(completions=[str(worked)])
-            while not (server.headers and worked.exists()):
-                time.sleep(0.01)
+            eventually(lambda: server.headers and worked.exists())
             shown = _of_descendants()
             answering.set()
             shown += repr(pending.result().failures())

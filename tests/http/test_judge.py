@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 import guerdon
 from guerdon import DataError, Dispatcher, RegistrationError, Status, judge, parse, reward
+from tests.clock import eventually
 from tests.http.scoring import asked, only, reached
 from tests.http.server import chat_completion, question, serving
 
@@ -210,10 +210,10 @@ def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch
         shown = repr(judges) + pickle.dumps(judges).decode("latin-1")
         with Dispatcher(judges) as dispatcher:
             pending = dispatcher.submit(completions=["x"])
-            while not (dump := str(dispatcher.dump())).count("(http)"):
-                time.sleep(0.01)
+            eventually(lambda: "(http)" in str(dispatcher.dump()))
+            shown += str(dispatcher.dump())
             looked.set()
-            shown += dump + pickle.dumps(dispatcher).decode("latin-1")
+            shown += pickle.dumps(dispatcher).decode("latin-1")
             shown += "".join(map(str, pending.result().failures()))
     assert SECRET not in shown
     assert "wrong key …" in shown
