@@ -150,13 +150,14 @@ def test_extract_that_raises_is_no_choice_of_the_program() -> None:
 
 
 def test_a_module_that_only_the_trainer_has_is_named(
-    every: CodeReward, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     warn_once._warned.clear()
     (tmp_path / "only_here.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     caplog.set_level(logging.WARNING)
-    for program in ("import only_here", "import only_here", "import nowhere_at_all"):
-        assert judgement(every, program, cases=NUMBERS).score == 0.0
+    with judged() as reward:
+        for program in ("import only_here", "import only_here", "import nowhere_at_all"):
+            assert judgement(reward, program, cases=NUMBERS).score == 0.0
     assert caplog.text.count("modules=['only_here']") == 1
     assert "nowhere_at_all" not in caplog.text
