@@ -1,4 +1,4 @@
-"""Addresses, options and nodes of a Ray cluster, without Ray: what is refused, and with which words."""
+"""Addresses, options and nodes of a Ray cluster, without Ray: what is refused, in which words."""
 
 from __future__ import annotations
 

@@ -157,11 +157,12 @@ def test_any_end_of_a_call_ends_its_process(tmp_path: Path) -> None:
     with ExitStack() as stack:
         running = {}
         for cause in causes:
-            own: dict[str, Any] = {cause: 5.0} if cause in ("timeout", "total_timeout") else {}
+            own: Any = {cause: 5.0} if cause in ("timeout", "total_timeout") else {}
             slow = reward(behaviours.stubborn, grace=0.2, **{"timeout": 600, **own})
             of_batch = 5.0 if cause == "batch_timeout" else None
             made = stack.enter_context(Dispatcher([slow], workers=1, batch_timeout=of_batch))
-            made.score(completions=["c"], seconds=[0.0], note=[str(tmp_path / "first")])  # starts up
+            # starts up
+            made.score(completions=["c"], seconds=[0.0], note=[str(tmp_path / "first")])
             pending = made.submit(completions=["c"], seconds=[600.0], note=[str(notes[cause])])
             running[cause] = made, pending
         eventually(lambda: notes["cancel"].exists() and notes["cancel"].read_text())

@@ -74,7 +74,7 @@ class Scene:
         return self.commit_all({deed: self.notes}, patience=patience)[deed]
 
     def commit_all(self, deeds: dict[str, Path], *, patience: float = 40.0) -> dict[str, Failure | None]:
-        """The same with several deeds at once, each with the folder for its notes: their failures."""
+        """The same with several deeds at once, each with a folder for its notes: their failures."""
         texts = [f"give:{index}" for index in range(SIBLINGS)]
         guilty = range(GUILTY, GUILTY + len(deeds))
         texts[GUILTY : guilty.stop] = deeds

@@ -1,4 +1,4 @@
-"""Calls that harm their worker: each says in its own cell what happened, and nobody else notices."""
+"""Calls that harm their worker: each says in its cell what happened, and nobody else notices."""
 
 from __future__ import annotations
 
