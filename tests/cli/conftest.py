@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,22 @@ class Ended:
         return [row["rewards"][name] for row in self.rows]
 
 
-Command = Callable[..., Ended]
+@dataclass(frozen=True)
+class Command:
+    """The command line, run in this process."""
+
+    capture: pytest.CaptureFixture[bytes]
+
+    def __call__(self, *arguments: object) -> Ended:
+        code = main([str(argument) for argument in arguments])
+        captured = self.capture.readouterr()
+        return Ended(code, captured.out.decode(), captured.err.decode())
+
+    def refused(self, *arguments: object) -> str:
+        """The message of a command that ends with exit code 2 and prints nothing else."""
+        ended = self(*arguments)
+        assert (ended.code, ended.out) == (2, ""), ended
+        return ended.err
 
 
 @pytest.fixture
@@ -56,13 +71,7 @@ def guerdon(capsysbinary: pytest.CaptureFixture[bytes], tmp_path_factory: pytest
     makes of SIGCHLD, is forgotten afterwards."""
     path, modules, on_child = list(sys.path), set(sys.modules), signal.getsignal(signal.SIGCHLD)
     files_of_tests = tmp_path_factory.getbasetemp()
-
-    def run(*arguments: object) -> Ended:
-        code = main([str(argument) for argument in arguments])
-        captured = capsysbinary.readouterr()
-        return Ended(code, captured.out.decode(), captured.err.decode())
-
-    yield run
+    yield Command(capsysbinary)
     signal.signal(signal.SIGCHLD, on_child)
     sys.path[:] = path
     for name in set(sys.modules) - modules:

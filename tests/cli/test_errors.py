@@ -43,19 +43,16 @@ GOOD = '{"completion": "4", "answer": "4"}\n'
 def test_data_that_cannot_be_used(guerdon: Command, rewards: Path, tmp_path: Path, text: str, parts: list[str]) -> None:
     data, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
     data.write_text(text)
-    ended = guerdon("score", f"{rewards}:correct", data, "-o", out)
-    assert ended.code == 2
+    err = guerdon.refused("score", f"{rewards}:correct", data, "-o", out)
     for part in parts:
-        assert part in ended.err
+        assert part in err
     assert not out.exists()  # nothing was scored
 
 
 def test_bytes_that_are_no_text(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     data.write_bytes(GOOD.encode() + b'{"completion": "\xff"}\n')
-    ended = guerdon("score", rewards, data)
-    assert ended.code == 2
-    assert "data.jsonl, line 2 is not UTF-8: byte 0xff at 17" in ended.err
+    assert "data.jsonl, line 2 is not UTF-8: byte 0xff at 17" in guerdon.refused("score", rewards, data)
 
 
 def test_a_byte_order_mark_is_no_mistake(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
@@ -67,9 +64,7 @@ def test_a_byte_order_mark_is_no_mistake(guerdon: Command, rewards: Path, tmp_pa
 def test_a_field_that_functions_know_by_another_meaning(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     data.write_text('{"completion": "4", "answer": "4", "text": "page"}\n')
-    ended = guerdon("score", f"{rewards}:length", data)
-    assert ended.code == 2
-    assert "of that name too. Rename the field: --map OTHER=text" in ended.err
+    assert "of that name too. Rename the field: --map OTHER=text" in guerdon.refused("score", f"{rewards}:length", data)
     assert guerdon("score", f"{rewards}:correct", data).code == 0
 
 
@@ -85,17 +80,15 @@ def test_a_field_that_functions_know_by_another_meaning(guerdon: Command, reward
     ],
 )
 def test_rewards_that_cannot_be_found(guerdon: Command, rewards: Path, data: Path, name: str, message: str) -> None:
-    ended = guerdon("score", name.format(rewards=rewards), data)
-    assert ended.code == 2
-    assert message in ended.err
+    assert message in guerdon.refused("score", name.format(rewards=rewards), data)
 
 
 def test_an_unknown_name_lists_the_reward_functions(guerdon: Command, tmp_path: Path, data: Path) -> None:
     text = "import math\nfrom guerdon import reward\n\ndef plain(prompts, completions, **columns): ...\n"
     text += "\n@reward\ndef correct(completion): ...\n"
-    ended = guerdon("score", f"{write_rewards(tmp_path, text)}:corect", data)
-    assert ended.code == 2
-    assert "has no 'corect'. It has: plain, correct.\n" in ended.err
+    assert "has no 'corect'. It has: plain, correct.\n" in guerdon.refused(
+        "score", f"{write_rewards(tmp_path, text)}:corect", data
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,11 +110,10 @@ def test_an_unknown_name_lists_the_reward_functions(guerdon: Command, tmp_path: 
     ],
 )
 def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Path, text: str, parts: list[str]) -> None:
-    ended = guerdon("score", write_rewards(tmp_path, text), data)
-    assert ended.code == 2
+    err = guerdon.refused("score", write_rewards(tmp_path, text), data)
     for part in parts:
-        assert part in ended.err
-    assert "guerdon/cli" not in ended.err  # no frames of ours
+        assert part in err
+    assert "guerdon/cli" not in err  # no frames of ours
 
 
 @pytest.mark.parametrize(
@@ -143,35 +135,31 @@ def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Pat
 def test_options_that_cannot_be_used(
     guerdon: Command, rewards: Path, data: Path, options: list[str], message: str
 ) -> None:
-    ended = guerdon("score", f"{rewards}:correct", data, *options)
-    assert ended.code == 2
-    assert message in ended.err
+    assert message in guerdon.refused("score", f"{rewards}:correct", data, *options)
 
 
 @pytest.mark.parametrize("option", ["-o", "--failures"])
 def test_no_output_overwrites_what_is_read(guerdon: Command, rewards: Path, data: Path, option: str) -> None:
     for file, what in ((data, "the input file"), (rewards, "the file of the reward functions")):
         before = file.read_bytes()
-        ended = guerdon("score", f"{rewards}:correct", data, option, file)
-        assert ended.code == 2
-        assert f"{option} {str(file)!r} is {what}: choose another file." in ended.err
+        assert f"{option} {str(file)!r} is {what}: choose another file." in guerdon.refused(
+            "score", f"{rewards}:correct", data, option, file
+        )
         assert file.read_bytes() == before
 
 
 def test_the_two_outputs_are_two_files(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    ended = guerdon("score", f"{rewards}:correct", data, "-o", out, "--failures", out)
-    assert ended.code == 2
-    assert "is the file of -o too" in ended.err
+    assert "is the file of -o too" in guerdon.refused("score", f"{rewards}:correct", data, "-o", out, "--failures", out)
     assert not out.exists()
     assert guerdon("score", f"{rewards}:correct", data, "-o", "/dev/null", "--failures", "/dev/null").code == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_output_is_reported(guerdon: Command, rewards: Path, data: Path) -> None:
-    ended = guerdon("score", f"{rewards}:correct", data, "-o", "/dev/full")
-    assert ended.code == 2
-    assert ended.err.endswith("guerdon: the results could not all be written: No space left on device.\n")
+    assert guerdon.refused("score", f"{rewards}:correct", data, "-o", "/dev/full").endswith(
+        "guerdon: the results could not all be written: No space left on device.\n"
+    )
 
 
 def test_a_name_that_no_file_can_have(guerdon: Command, data: Path) -> None:
@@ -187,13 +175,10 @@ def test_parquet_that_is_none(guerdon: Command, rewards: Path, tmp_path: Path) -
     pytest.importorskip("pyarrow")
     data = tmp_path / "data.parquet"
     data.write_text(GOOD)
-    ended = guerdon("score", rewards, data)
-    assert ended.code == 2
-    assert "can't be read as Parquet" in ended.err
-    assert ".." not in ended.err
+    err = guerdon.refused("score", rewards, data)
+    assert "can't be read as Parquet" in err
+    assert ".." not in err
 
 
 def test_no_command(guerdon: Command) -> None:
-    ended = guerdon()
-    assert ended.code == 2
-    assert "score a file of completions" in ended.err
+    assert "score a file of completions" in guerdon.refused()

@@ -41,9 +41,7 @@ def test_init_writes_files_that_score_and_pass_their_own_test(guerdon: Command, 
 
 def test_init_replaces_no_file(guerdon: Command, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text("mine\n")
-    ended = guerdon("init", tmp_path)
-    assert ended.code == 2
-    assert f"{tmp_path / 'data.jsonl'} is there already" in ended.err
+    assert f"{tmp_path / 'data.jsonl'} is there already" in guerdon.refused("init", tmp_path)
     assert os.listdir(tmp_path) == ["data.jsonl"]
     assert (tmp_path / "data.jsonl").read_text() == "mine\n"
 

@@ -87,9 +87,7 @@ def test_a_folder_is_no_rewards_file(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rollouts").mkdir()
     for place in ("rollouts", "rollouts/", tmp_path / "rollouts"):
-        ended = guerdon("score", place, data)
-        assert ended.code == 2
-        assert "is a folder, not a rewards file" in ended.err
+        assert "is a folder, not a rewards file" in guerdon.refused("score", place, data)
 
 
 def test_a_module_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from guerdon.profile import Profile, measurement, profile, profiling
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.forms import fill
 from tests.cli.conftest import Command, write_rewards, write_rows
+from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
 
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
@@ -246,9 +247,7 @@ def test_ctrl_c_prints_what_is_known(tmp_path: Path, rows: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 100
-    while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: begun.exists() or process.poll() is not None, seconds=100)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 130, err
@@ -272,9 +271,7 @@ def test_a_signal_leaves_no_files(tmp_path: Path, rows: Path, number: signal.Sig
         )
     finally:
         signal.signal(number, inherited)
-    deadline = time.monotonic() + 60
-    while not list(folder.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: list(folder.iterdir()))
     process.send_signal(number)
     _, err = process.communicate(timeout=100)
     assert process.returncode == 128 + number, err
@@ -317,9 +314,7 @@ def test_a_page_that_the_disk_has_no_room_for_costs_that_alone(guerdon: Command,
     ],
 )
 def test_wrong_options(guerdon: Command, tmp_path: Path, rows: Path, options: tuple[str, ...], message: str) -> None:
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows, *options)
-    assert (ended.code, ended.out) == (2, "")
-    assert message in ended.err
+    assert message in guerdon.refused("profile", write_rewards(tmp_path, SOUND), rows, *options)
 
 
 def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
@@ -361,17 +356,16 @@ def test_template_with_a_misspelt_column_is_a_usage_error_with_completions_too(
     guerdon: Command, tmp_path: Path
 ) -> None:
     data = write_rows(tmp_path / "data.jsonl", [{**row, "completion": row["answer"]} for row in ROWS])
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), data, "--reference", "{answr}")
-    assert (ended.code, ended.out) == (2, "")
-    assert "reference='{answr}' names no column in braces" in ended.err
+    assert "reference='{answr}' names no column in braces" in guerdon.refused(
+        "profile", write_rewards(tmp_path, SOUND), data, "--reference", "{answr}"
+    )
 
 
 def test_missing_columns_are_named(guerdon: Command, tmp_path: Path) -> None:
     data = write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "answers": "4"}])
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), data)
-    assert ended.code == 2
-    assert "wants the column 'answer'" in ended.err
-    assert "Did you mean 'answers'?" in ended.err
+    err = guerdon.refused("profile", write_rewards(tmp_path, SOUND), data)
+    assert "wants the column 'answer'" in err
+    assert "Did you mean 'answers'?" in err
     data = write_rows(tmp_path / "some.jsonl", [{"answer": "4", "completion": "4"}, {"answer": "5"}])
     assert "1 of 2 rows" in guerdon("profile", write_rewards(tmp_path, SOUND), data).err
 
@@ -404,6 +398,4 @@ def test_a_missing_package_ends_it_before_any_check(
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
     file = write_rewards(tmp_path, "from guerdon import rewards\nmath = rewards.math_reward()\n")
     data = write_rows(tmp_path / "data.jsonl", [{"prompt": "p", "completion": "\\boxed{1}", "solution": "1"}])
-    ended = guerdon("profile", file, data)
-    assert (ended.code, ended.out) == (2, "")
-    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in ended.err
+    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in guerdon.refused("profile", file, data)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from guerdon import reward
 from tests.cli.conftest import Command, write_rewards
+from tests.clock import eventually
 from tests.journal_files import row, write_journal
 from tests.replay.recorded import record, write_rows
 
@@ -148,25 +148,22 @@ def test_exit_codes(guerdon: Command, journal: Path, tmp_path: Path) -> None:
     ],
 )
 def test_usage_errors(guerdon: Command, journal: Path, mended: Path, arguments: list[str], message: str) -> None:
-    ended = guerdon("replay", journal, mended, *arguments)
-    assert (ended.code, ended.out) == (2, "")
-    assert message in ended.err
+    assert message in guerdon.refused("replay", journal, mended, *arguments)
 
 
 def test_journal_and_rewards_in_the_wrong_order(guerdon: Command, journal: Path, mended: Path) -> None:
-    ended = guerdon("replay", mended, journal)
-    assert (ended.code, ended.out) == (2, "")
-    assert f"JOURNAL comes before REWARDS, as in guerdon replay {journal} {mended}" in ended.err
+    assert f"JOURNAL comes before REWARDS, as in guerdon replay {journal} {mended}" in guerdon.refused(
+        "replay", mended, journal
+    )
 
 
 def test_the_journal_is_looked_at_before_the_rewards_run(guerdon: Command, tmp_path: Path) -> None:
     raising = write_rewards(tmp_path, "raise ValueError('it ran')")
     (tmp_path / "empty").mkdir()
     for journal, why in ((tmp_path / "nowhere", "there is no journal"), (tmp_path / "empty", "has no parts")):
-        ended = guerdon("replay", journal, raising)
-        assert ended.code == 2
-        assert why in ended.err
-        assert "it ran" not in ended.err
+        err = guerdon.refused("replay", journal, raising)
+        assert why in err
+        assert "it ran" not in err
 
 
 def test_steps_are_chosen_with_both_ends(guerdon: Command, journal: Path, mended: Path) -> None:
@@ -176,9 +173,8 @@ def test_steps_are_chosen_with_both_ends(guerdon: Command, journal: Path, mended
 
 def test_the_journal_itself_is_never_the_output(guerdon: Command, journal: Path, mended: Path) -> None:
     before = sorted((path.name, path.read_bytes()) for path in journal.iterdir())
-    ended = guerdon("replay", journal, mended, "-o", journal)
-    assert ended.code == 2
-    assert "is there already: choose another file for the new rewards" in ended.err
+    ended = guerdon.refused("replay", journal, mended, "-o", journal)
+    assert "is there already: choose another file for the new rewards" in ended
     assert sorted((path.name, path.read_bytes()) for path in journal.iterdir()) == before
 
 
@@ -188,9 +184,7 @@ def test_an_output_that_is_there_is_never_written_to(
     out = tmp_path / "out.jsonl"
     assert guerdon("replay", journal, mended, "-o", out).code == 0
     before = out.read_bytes()
-    refused = guerdon("replay", journal, mended, "-o", out)
-    assert refused.code == 2
-    assert "is there already: choose another file" in refused.err
+    assert "is there already: choose another file" in guerdon.refused("replay", journal, mended, "-o", out)
     assert out.read_bytes() == before
 
 
@@ -209,9 +203,7 @@ def test_without_pyarrow_it_says_what_to_install(
     guerdon: Command, journal: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    ended = guerdon("replay", journal, mended)
-    assert ended.code == 2
-    assert "pip install 'pyarrow>=17'" in ended.err
+    assert "pip install 'pyarrow>=17'" in guerdon.refused("replay", journal, mended)
 
 
 def test_a_terminal_without_utf8_gets_escapes(journal: Path, mended: Path) -> None:
@@ -223,31 +215,27 @@ def test_a_terminal_without_utf8_gets_escapes(journal: Path, mended: Path) -> No
 
 
 SLOW = """
-import os
 import time
 import guerdon
 
-# Asked for by each call: what a function's module holds belongs to its version.
-def seconds() -> float:
-    return float(os.environ.get("SLOW_S", "0"))
-
 @guerdon.reward(lane="thread")
-def slow(completion: str) -> float:
-    time.sleep(seconds())
+def slow(prompt: str, completion: str) -> float:
+    time.sleep(6 if prompt == "late" else 0)
     return float(len(completion))
 
 @guerdon.group_reward(lane="thread")
-def order(completions: list[str]) -> list[float]:
-    time.sleep(seconds())
+def order(prompts: list[str], completions: list[str]) -> list[float]:
+    time.sleep(6 if prompts[0] == "late" else 0)
     return [float(place) for place in range(len(completions))]
 """
 
 
-def slow_journal(folder: Path, samples: int = 200) -> Path:
+def slow_journal(folder: Path) -> Path:
+    """Most of it is scored at once, the rest in a minute: a replay is ended between the two."""
     rows: list[dict[str, Any]] = []
-    for sample in range(samples):
+    for sample in range(200):
         place = {"batch": sample // 40, "sample": sample % 40, "group": sample % 40 // 4}
-        texts = {"prompt": "p", "completion": "x" * (sample % 9)}
+        texts = {"prompt": "p" if sample < 120 else "late", "completion": "x" * (sample % 9)}
         rows += [
             row(**place, **texts, function="slow", value=float(sample % 9)),
             row(**place, **texts, function="order", value=float(sample % 4)),
@@ -265,9 +253,7 @@ def test_rows_that_are_done_stay(guerdon: Command, tmp_path: Path, how: signal.S
     command = [sys.executable, "-m", "guerdon", "replay", journal, rewards, "-o", out, "--chunk", "16", "--json"]
     slow = {**os.environ, "SLOW_S": "0.3"}  # so that it is not done before it is ended
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=slow)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (out.exists() and out.stat().st_size > 2000):
-        time.sleep(0.01)
+    eventually(lambda: out.exists() and out.stat().st_size > 2000)
     started.send_signal(how)
     _, stderr = started.communicate(timeout=100)
     assert started.returncode == (-9 if how == signal.SIGKILL else 130), stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import write_rewards, write_rows
+from tests.clock import eventually
 
 COMMAND = [sys.executable, "-m", "guerdon", "score"]
 SLOW = """
@@ -49,9 +50,7 @@ def test_ctrl_c_writes_what_was_finished(tmp_path: Path) -> None:
     command = subprocess.Popen(
         [*COMMAND, str(rewards), str(data), "-o", str(out), "--chunk", "2"], stderr=subprocess.PIPE
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not out.exists() or out.read_bytes().count(b"\n") < 6):
-        time.sleep(0.05)
+    eventually(lambda: out.exists() and out.read_bytes().count(b"\n") >= 6)
     time.sleep(0.3)
     start = time.monotonic()
     command.send_signal(signal.SIGINT)

@@ -3,6 +3,7 @@ as it can be, and none is left behind."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -70,6 +71,18 @@ def started(ray: FakeRay, warned: list[str]) -> Iterator[Running]:
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("guerdon-")]
 
 
+def fails(ray: FakeRay, key: str, *errors: Exception, for_ever: bool = False) -> None:
+    """Opening an agent there raises these, one after the other, or the one for ever."""
+    left = iter(errors) if not for_ever else itertools.repeat(errors[0])
+
+    def open_it() -> int:
+        for error in left:
+            raise error
+        return 1
+
+    ray.on_open[key] = open_it
+
+
 def _a_node(engine: FakeEngine, warned: list[str]) -> Node:
     shared: Any = NodeContext(engine, b"data", "/", 1.0, 5.0, warned.append)  # type: ignore[arg-type]
     return Node(a_node("a"), 1, reserve=True, shared=shared)
@@ -97,14 +110,7 @@ def test_actors_are_started_by_many_threads_at_once(ray: FakeRay) -> None:
 
 
 def test_a_node_that_fails_for_a_while_is_used_again(ray: FakeRay, started: Running) -> None:
-    failures = iter([RaySystemError("the raylet is busy"), RaySystemError("still"), RayTaskError(OSError("no space"))])
-
-    def open_it() -> int:
-        for error in failures:
-            raise error
-        return 1
-
-    ray.on_open["a-id"] = open_it
+    fails(ray, "a-id", RaySystemError("the raylet is busy"), RaySystemError("still"), RayTaskError(OSError("no space")))
     started.engine.links[0].lost("a broken connection")
     eventually(lambda: started.engine.open_link("a"))
     assert ray.actors[0].dead is False
@@ -118,11 +124,7 @@ def test_one_that_goes_on_failing_is_reported_once(ray: FakeRay, warned: list[st
     engine = FakeEngine()
     one = _a_node(engine, warned)
     one.begin()
-
-    def open_it() -> object:
-        raise RaySystemError("the raylet is busy")
-
-    ray.on_open["a-id"] = open_it
+    fails(ray, "a-id", RaySystemError("the raylet is busy"), for_ever=True)
     engine.links[0].lost("a broken connection")
     eventually(lambda: warned)
     assert "node a has failed to start an agent 3 times" in warned[0]
@@ -135,10 +137,7 @@ def test_one_that_goes_on_failing_is_reported_once(ray: FakeRay, warned: list[st
 def test_one_whose_functions_can_not_run_any_more_is_not_tried_again(
     ray: FakeRay, warned: list[str], started: Running
 ) -> None:
-    def open_it() -> object:
-        raise RayTaskError(RegistrationError("no module named 'judge'"))
-
-    ray.on_open["a-id"] = open_it
+    fails(ray, "a-id", RayTaskError(RegistrationError("no module named 'judge'")), for_ever=True)
     started.engine.links[0].lost("a broken connection")
     eventually(lambda: ray.left() == [])
     time.sleep(0.1)
@@ -162,24 +161,14 @@ def test_a_node_whose_thread_has_ended_is_begun_anew(ray: FakeRay, started: Runn
     "the agent of a Ray node that came later can't be begun", sees="it is tried again, the third time with a warning"
 )
 def test_a_later_node_that_can_not_be_begun_is_tried_again(ray: FakeRay, warned: list[str], started: Running) -> None:
-    failures = iter([RaySystemError("busy"), ActorDiedError("out of memory"), RaySystemError("busy")])
-
-    def open_it() -> int:
-        for error in failures:
-            raise error
-        return 1
-
-    ray.on_open["b-id"] = open_it
+    fails(ray, "b-id", RaySystemError("busy"), ActorDiedError("out of memory"), RaySystemError("busy"))
     ray.listed.append(a_node("b"))
     eventually(lambda: started.engine.open_link("b"))
     assert len(ray.of("b-id")) >= 2
 
 
 def test_a_later_node_that_is_wrong_is_left_alone(ray: FakeRay, warned: list[str], started: Running) -> None:
-    def open_it() -> object:
-        raise RayTaskError(RegistrationError("no module named 'judge'"))
-
-    ray.on_open["b-id"] = open_it
+    fails(ray, "b-id", RayTaskError(RegistrationError("no module named 'judge'")), for_ever=True)
     ray.listed.append(a_node("b"))
     eventually(lambda: warned and ray.of("b-id")[0].dead)
     time.sleep(0.1)
@@ -234,11 +223,7 @@ def test_an_actor_that_takes_the_place_of_a_dead_one_is_not_left(ray: FakeRay, w
     engine = FakeEngine()
     one = _a_node(engine, warned)
     one.begin()
-
-    def open_it() -> object:
-        raise ActorDiedError("the node restarts")
-
-    ray.on_open["a-id"] = open_it
+    fails(ray, "a-id", ActorDiedError("the node restarts"), for_ever=True)
     ray.on_start = lambda key: one.end()
     engine.links[0].lost("a broken connection")
     eventually(lambda: len(ray.actors) == 2)

@@ -1,16 +1,23 @@
-"""`guerdon.Ray`, without Ray: what is refused where it is written."""
+"""Addresses, options and nodes of a Ray cluster, without Ray: what is refused, in which words."""
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
 
 from guerdon import Ray, RegistrationError
+from guerdon._lanes.remote.ray import connection
+from guerdon._lanes.remote.ray.versions import differences, installed
 
 
 def test_omitted_options_are_left_to_the_cluster() -> None:
@@ -60,3 +67,93 @@ def test_importing_it_loads_neither_ray_nor_numpy() -> None:
     code = "import sys, guerdon; guerdon.Ray(nodes=2); print({'ray', 'numpy', 'cloudpickle'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+SETTINGS = b"\0\0\6\4\0\0\0\0\0" + b"\0\3\0\0\0\x64"
+
+
+@contextlib.contextmanager
+def listening(answer: bytes, *, closes: bool) -> Iterator[str]:
+    """The address of what answers so."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            accepted, _ = server.accept()
+            with accepted, contextlib.suppress(ConnectionError):
+                accepted.recv(1 << 16)
+                accepted.sendall(answer)
+                while not closes and accepted.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join(10)
+
+
+@pytest.mark.fault(
+    "Ray(address=…) names a port of something else, or a head that is stopped",
+    sees="RegistrationError before any call, within 10 s",
+)
+@pytest.mark.parametrize(
+    ("answer", "closes", "reason"),
+    [
+        (b"", False, "says nothing for 0.5 s"),
+        (b"\0\0", False, "says nothing for 0.5 s"),
+        (b"", True, "is no Ray: it answers b''"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", True, "is no Ray: it answers b'HTTP/1.1 '"),
+        (b"-ERR unknown command\r\n", False, "is no Ray"),
+    ],
+    ids=["silent", "half", "closes", "http", "redis"],
+)
+def test_other_servers_than_ray_are_refused(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, closes: bool, reason: str
+) -> None:
+    monkeypatch.setattr(connection, "_ANSWER_S", 0.5)
+    begun = time.monotonic()
+    with listening(answer, closes=closes) as address, pytest.raises(OSError, match=reason):
+        connection._knock(address)
+    assert time.monotonic() - begun < 10, "bounded"
+
+
+def test_http_2_servers_may_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(SETTINGS, closes=False) as address:
+        connection._knock(address)
+    connection._knock("auto")
+    connection._knock("localhost")
+
+
+HERE = {
+    "Python": "3.11.2",
+    "implementation": "cpython",
+    "executable": "/usr/bin/python3",
+    "numpy": "2.1.0",
+    "cloudpickle": "3.1.0",
+    "guerdon": "0.5.0",
+}
+
+
+def test_an_interpreter_agrees_with_itself() -> None:
+    assert differences(installed(), installed()) == []
+
+
+@pytest.mark.parametrize("change", [{"Python": "3.11.9"}, {"numpy": "2.3.1"}, {"cloudpickle": "3.0.0"}])
+def test_small_steps_do_no_harm(change: dict[str, str]) -> None:
+    assert differences(HERE, {**HERE, **change}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "clause"),
+    [
+        ({"Python": "3.12.1"}, "/usr/bin/python3 is cpython 3.12.1, here it is cpython 3.11.2"),
+        ({"implementation": "pypy"}, "/usr/bin/python3 is pypy 3.11.2, here it is cpython 3.11.2"),
+        ({"guerdon": "0.5.1"}, "it has guerdon 0.5.1, here it is 0.5.0"),
+        ({"numpy": "1.26.4"}, "it has numpy 1.26.4, here it is 2.1.0"),
+        (
+            {"guerdon": "(ModuleNotFoundError: No module named 'guerdon')"},
+            "/usr/bin/python3 can't import guerdon (ModuleNotFoundError: No module named 'guerdon')",
+        ),
+    ],
+)
+def test_differences_are_clauses(change: dict[str, str], clause: str) -> None:
+    assert differences(HERE, {**HERE, **change}) == [clause]

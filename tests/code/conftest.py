@@ -23,3 +23,10 @@ def every() -> Iterator[CodeReward]:
     """A reward with the usual options, whose sandbox is warm."""
     with judged() as reward:
         yield reward
+
+
+@pytest.fixture(scope="module")
+def tested() -> Iterator[CodeReward]:
+    """One that judges by the tests of a row."""
+    with judged(check="test") as reward:
+        yield reward

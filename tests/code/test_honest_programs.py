@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import RegistrationError
+from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.zygote import fence_probe
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
@@ -223,7 +224,7 @@ def test_a_compiler_that_does_not_work_is_no_fault_of_a_program() -> None:
         assert reward(completions=[program], cases=cases) == [1.0]
 
 
-def test_databases_lock_their_own_files() -> None:
+def test_databases_lock_their_own_files(every: CodeReward) -> None:
     """They use `fcntl`; a journal and a shared index are files beside them."""
     program = """
 import dbm, fcntl, sqlite3, threading
@@ -245,8 +246,7 @@ with open("own", "w") as file:
 print("done")
 """
     printed = "database is locked\n" * 3 + "done"
-    with judged() as reward:
-        if "folder" not in dict(reward.level.held):
-            pytest.skip("programs have no folder here")
-        found = reward._judge.judge({"completion": block(program), "cases": [{"stdin": "", "stdout": printed}]})
-        assert (found.score, found.reason) == (1.0, "")
+    if "folder" not in dict(every.level.held):
+        pytest.skip("programs have no folder here")
+    found = every._judge.judge({"completion": block(program), "cases": [{"stdin": "", "stdout": printed}]})
+    assert (found.score, found.reason) == (1.0, "")

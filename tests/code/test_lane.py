@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, Journal, RegistrationError, Status, code_reward, read_journal, reward
+from guerdon import (
+    DataError,
+    Dispatcher,
+    Journal,
+    RegistrationError,
+    SandboxFusion,
+    Status,
+    code_reward,
+    read_journal,
+    reward,
+)
+from tests.clock import eventually
 from tests.code.programs import CASES, INCREMENT, block
+from tests.monitor import reading
+from tests.processes import gone
 
 SLEEP = "import time\ntime.sleep(60)"
 
@@ -74,12 +87,12 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     program = f"import os, time\nif not os.path.exists({str(marker)!r}):\n    open({str(marker)!r}, 'w').write(str(os.getpid()))\n    time.sleep(60)\nprint(1)"
     with Dispatcher([made(timeout=30)], workers=1) as dispatcher:
         pending = dispatcher.submit(completions=[block(program)], cases=[[{"stdin": "", "stdout": "1"}]])
-        until(lambda: marker.exists() and marker.read_text())
+        eventually(lambda: marker.exists() and marker.read_text())
         (worker,) = dispatcher.worker_pids()
         os.kill(worker, signal.SIGKILL)
         result = pending.result(timeout=60)
         assert (result.rewards.item(), result.attempts.item()) == (1.0, 2)
-        until(lambda: gone(int(marker.read_text())))
+        eventually(lambda: gone([int(marker.read_text())]))
 
 
 def test_closing_ends_programs_that_run(tmp_path: Path) -> None:
@@ -87,8 +100,8 @@ def test_closing_ends_programs_that_run(tmp_path: Path) -> None:
     program = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     with Dispatcher([made(timeout=60)], workers=1) as dispatcher:
         dispatcher.submit(completions=[block(program)], cases=[CASES])
-        until(lambda: marker.exists() and marker.read_text())
-    until(lambda: gone(int(marker.read_text())))
+        eventually(lambda: marker.exists() and marker.read_text())
+    eventually(lambda: gone([int(marker.read_text())]))
 
 
 def test_the_lane_has_its_name_wherever_lanes_are_shown(tmp_path: Path) -> None:
@@ -96,7 +109,7 @@ def test_the_lane_has_its_name_wherever_lanes_are_shown(tmp_path: Path) -> None:
     trace = tmp_path / "trace.pftrace"
     with Dispatcher([made(timeout=20)], workers=1, journal=journal, trace=trace, metrics_port=0) as dispatcher:
         pending = dispatcher.submit(completions=[block(SLEEP)], cases=[CASES])
-        until(lambda: len(dispatcher.dump()) == 1)
+        eventually(lambda: len(dispatcher.dump()) == 1)
         (call,) = dispatcher.dump()
         assert (call.function, call.lane) == ("code", "code")
         pending.cancel()
@@ -116,21 +129,6 @@ def test_info_names_it() -> None:
     assert facts()["lanes"]["code"]["available"] is True
 
 
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
-def until(holds: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_outcomes_are_kept_for_the_same_options(tmp_path: Path) -> None:
     batch = {"completions": [block("import time\nprint(time.time_ns())")] * 2, "cases": [CASES[:1]] * 2}
     reasons = []
@@ -148,3 +146,33 @@ def test_functions_ask_for_its_score() -> None:
         result = dispatcher.score(completions=[block(INCREMENT), block(INCREMENT + "#" * 200)], cases=[CASES] * 2)
     assert result.rewards[..., 1].ravel().tolist() == [1.0, 0.0]
     assert result.status[..., 1].ravel().tolist() == [Status.OK, Status.SKIPPED]
+
+
+NAME = "guerdon_code_isolation_info"
+
+
+def test_the_level_is_in_metrics_log_and_result(caplog: pytest.LogCaptureFixture) -> None:
+    strict = code_reward(timeout=5.0)
+    loose = code_reward(name="loose", isolation="none")
+    far = code_reward(name="far", remote=SandboxFusion("http://127.0.0.1:9"), run_if={"code": "< 0"})
+    length = reward(lambda text: float(len(text)), name="length", lane="thread")
+    with (
+        caplog.at_level(logging.INFO, "guerdon"),
+        Dispatcher([strict, loose, far, length], workers=1, metrics_port=0) as dispatcher,
+    ):
+        for _ in range(2):
+            result = dispatcher.score(completions=[block(INCREMENT)], cases=[CASES])
+        found = reading.series(reading.families(reading.text(dispatcher)))
+    levels = {labels["function"]: labels for name, given in found if name == NAME for labels in [dict(given)]}
+    assert set(levels) == {"code", "loose", "far"}
+    assert all(number == 1 for (name, _), number in found.items() if name == NAME)
+    assert levels["code"]["level"] == strict.level.name == "strict"
+    assert levels["code"]["layers"].split(",") == [layer for layer, _ in strict.level.held]
+    assert [one for one in levels["code"]["missing"].split(",") if one] == [layer for layer, _ in strict.level.missing]
+    assert (levels["loose"]["level"], levels["loose"]["layers"]) == ("none", "")
+    assert levels["far"]["level"] == "remote"
+    assert result.extra["code/isolation"] == ["strict"]
+    assert result.extra["loose/isolation"] == ["none"]
+    logged = [record.getMessage() for record in caplog.records if "isolation of programs" in record.getMessage()]
+    assert logged == [f"{one.name}: isolation of programs: {one.level}" for one in (strict, loose, far)], "once a run"
+    assert f"code: isolation of programs: strict: {strict.level.held[0][0]}" in logged[0]

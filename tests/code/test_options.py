@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, RegistrationError, code_reward
+from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.remote.remote_texts import CaseTexts
 from guerdon.rewards.code.trusted.row_texts import Columns
 from tests.code.programs import CASES, INCREMENT, block, judged, judgement
@@ -99,42 +100,42 @@ def test_the_columns_are_those_of_the_options() -> None:
         assert (wants.required, wants.optional) == (required, optional)
 
 
-def test_called_as_a_trainer_calls_it() -> None:
-    with judged() as reward:
-        scores = reward(
-            prompts=["p"] * 2,
-            completions=[block(INCREMENT), block("pass")],
-            completion_ids=[[1], [2]],
-            cases=[CASES, CASES],
-            trainer_state=object(),
-            log_extra=print,
-        )
-        assert scores == [1.0, 0.0]
-        with pytest.raises(DataError, match="asks for the column 'cases'"):
-            reward(completions=[""], other=[1])
-        with pytest.raises(DataError, match="column 'cases' is a str, not a list"):
-            reward(completions=[""], cases="[]")
+def test_called_as_a_trainer_calls_it(every: CodeReward) -> None:
+    scores = every(
+        prompts=["p"] * 2,
+        completions=[block(INCREMENT), block("pass")],
+        completion_ids=[[1], [2]],
+        cases=[CASES, CASES],
+        trainer_state=object(),
+        log_extra=print,
+    )
+    assert scores == [1.0, 0.0]
+    with pytest.raises(DataError, match="asks for the column 'cases'"):
+        every(completions=[""], other=[1])
+    with pytest.raises(DataError, match="column 'cases' is a str, not a list"):
+        every(completions=[""], cases="[]")
 
 
 @pytest.mark.fault("code reward called by itself on a row at fault", sees="None for the row, a warning in the log")
-def test_rows_at_fault_have_no_score(caplog: pytest.LogCaptureFixture) -> None:
-    with judged() as reward, caplog.at_level(logging.WARNING, "guerdon"):
-        assert reward(completions=[block(INCREMENT)] * 2, cases=[[], CASES]) == [None, 1.0]
+def test_rows_at_fault_have_no_score(every: CodeReward, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "guerdon"):
+        assert every(completions=[block(INCREMENT)] * 2, cases=[[], CASES]) == [None, 1.0]
     assert "code: sample 0 has no score: column 'cases' is empty" in caplog.text
 
 
-def test_the_function_as_datasets_name_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_function_as_datasets_name_it(
+    tested: CodeReward, every: CodeReward, caplog: pytest.LogCaptureFixture
+) -> None:
     method = block("class Solution:\n    def twice(self, x):\n        return 2 * x")
     function = block("def twice(x):\n    return 2 * x")
     # LeetCodeDataset's, blanks around it, LiveCodeBench's metadata; what pandas has for none.
     names = ["Solution().twice", " twice ", '{"func_name": "twice"}', float("nan"), None]
-    with judged() as reward:
-        cases = [[{"args": [2], "expected": 4}]] * 3 + [[{"fn": "twice", "args": [2], "expected": 4}]] * 2
-        completions = [method, function, method, function, function]
-        assert reward(completions=completions, cases=cases, entry_point=names) == [1.0] * 5
-        with caplog.at_level(logging.WARNING, "guerdon"):
-            assert reward(completions=[function], cases=cases[:1], entry_point=["twice(x)"]) == [None]
-            assert reward(completions=[function], cases=cases[:1], entry_point=["{twice"]) == [None]
+    cases = [[{"args": [2], "expected": 4}]] * 3 + [[{"fn": "twice", "args": [2], "expected": 4}]] * 2
+    completions = [method, function, method, function, function]
+    assert every(completions=completions, cases=cases, entry_point=names) == [1.0] * 5
+    with caplog.at_level(logging.WARNING, "guerdon"):
+        assert every(completions=[function], cases=cases[:1], entry_point=["twice(x)"]) == [None]
+        assert every(completions=[function], cases=cases[:1], entry_point=["{twice"]) == [None]
     assert "'twice(x)' is not the name of a function" in caplog.text
     assert "'{twice' is no name of a function, nor JSON" in caplog.text
     texts = CaseTexts("cases", taken=Columns("cases", None, "entry_point", None))
@@ -144,8 +145,7 @@ def test_the_function_as_datasets_name_it(caplog: pytest.LogCaptureFixture) -> N
         *["twice"] * 3,
     ]
     test = "\ufeffdef check(candidate):\n    assert candidate(x=2) == 4\n"
-    with judged(check="test") as reward:
-        assert reward(completions=[method] * 2, test=[test] * 2, entry_point=names[:1] + names[2:3]) == [1.0] * 2
+    assert tested(completions=[method] * 2, test=[test] * 2, entry_point=names[:1] + names[2:3]) == [1.0] * 2
     with judged(check=lambda candidate: candidate(2) == 4) as reward:
         assert reward(completions=[method, function], entry_point=names[:2]) == [1.0] * 2
 
@@ -213,9 +213,8 @@ def test_other_values_than_text_equal_nothing() -> None:
         assert (found.score, found.reason) == (0.0, r"case 0: it printed '\udcff', expected '�'")
 
 
-def test_a_byte_order_mark_is_no_part_of_a_program() -> None:
-    with judged() as reward:
-        assert judgement(reward, f"\ufeff{INCREMENT}", cases=CASES).score == 1.0
+def test_a_byte_order_mark_is_no_part_of_a_program(every: CodeReward) -> None:
+    assert judgement(every, f"\ufeff{INCREMENT}", cases=CASES).score == 1.0
     with judged(extract=lambda text: text) as reward:
         assert reward(completions=[f"\ufeff{INCREMENT}"], cases=[CASES]) == [1.0]
 

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
-from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
+from guerdon.rewards.code.zygote.zygote_process import Ended
+from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +120,8 @@ def test_a_wrong_program_scores_zero_with_a_reason(every: CodeReward, program: s
         "import sys\nprint('log', file=sys.stderr)\nprint(int(open(0).read()) + 1)",
         "def f():\n    global n\n    n = int(input())\nf()\nprint(n + 1)",
         "# -*- coding: utf-8 -*-\nx = 'é'\nprint(int(input()) + 1)",
+        "out = open(1, 'w')\nout.write(str(int(input()) + 1))",
+        "import sys\nn = int(input())\nsys.stdout = None\nsys.__stdout__.write(str(n + 1))",
     ],
 )
 def test_right_programs_score_one(every: CodeReward, program: str) -> None:
@@ -153,11 +157,11 @@ def test_a_hang_leaves_time_for_the_other_cases_without_a_case_timeout() -> None
     assert found.passed == 3
 
 
-def test_all_stops_at_the_first_failed_case(every: CodeReward) -> None:
-    cases = [{"stdin": "", "stdout": "a"}] * 50
-    started = time.monotonic()
-    assert judgement(every, "import time; time.sleep(0.5)", cases=cases).reason == "case 0: it printed '', expected 'a'"
-    assert time.monotonic() - started < 5
+def test_all_stops_at_the_first_failed_case(unfenced: CodeReward, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    found = judgement(unfenced, f"open({str(runs)!r}, 'a').write('x')", cases=[{"stdin": "", "stdout": "a"}] * 50)
+    assert found.reason == "case 0: it printed '', expected 'a'"
+    assert runs.read_text() == "x"
 
 
 @pytest.mark.fault("program prints without end", sees="0.0: it printed more than its limit")
@@ -235,14 +239,15 @@ def test_functions_by_name_and_class(every: CodeReward) -> None:
         assert (found.score, found.reason) == (0.0, f"case 0: the program defines no '{name}'")
 
 
-def test_a_program_that_can_not_be_loaded_is_loaded_once(share: CodeReward) -> None:
+def test_a_program_that_can_not_be_loaded_is_loaded_once(share: CodeReward, tmp_path: Path) -> None:
     cases = [call("f", number, expected=number) for number in range(30)]
-    started = time.monotonic()
-    with judged(score="share", case_timeout=1.0, timeout=6) as reward:
-        found = judgement(reward, "while True: pass\ndef f(x): return x", cases=cases)
+    loads = tmp_path / "loads"
+    program = f"with open({str(loads)!r}, 'a') as loads: loads.write('x')\nwhile True: pass\ndef f(x): return x"
+    with judged(score="share", case_timeout=1.0, timeout=6, isolation="none") as reward:
+        found = judgement(reward, program, cases=cases)
     assert found.passed == 0
     assert "could not be loaded: no answer within 3 s" in found.reason
-    assert time.monotonic() - started < 15
+    assert loads.read_text() in ("x", "xx")  # once more where others had the processors
     assert "could not be loaded: SyntaxError" in judgement(share, "def f(:", cases=cases).reason
     assert "and 25 more" in found.reason
 
@@ -309,9 +314,11 @@ def test_completions_without_a_program_score_zero(every: CodeReward) -> None:
     assert every(completions=[conversation], cases=[CASES]) == [1.0]
 
 
-def test_kills_come_soon_after_the_timeout() -> None:
-    """The time is that of a processor: where others have it, a case takes up to 1.9 s."""
+def test_kills_come_soon_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is that of a processor: where others have it, a case takes up to 1.9 s, once."""
+    monkeypatch.setattr(Ended, "was_starved", lambda *_: False)
     with judged(score="share", case_timeout=0.3, timeout=20) as reward:
+        in_process(reward)
         assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
         started = time.monotonic()
         judgement(reward, "while True: pass", cases=CASES)
@@ -329,10 +336,3 @@ def test_a_comparison_that_raises_on_what_a_program_gave_is_not_passed() -> None
         assert (found.score, found.reason) == (0.0, "case 0: it returned 'text', expected 1")
         with pytest.raises(DataError, match="compare raised TypeError"):
             judgement(reward, "def f(): return 1.1", cases=[call("f", expected="text")])
-
-
-@pytest.mark.parametrize(
-    "program", ["out = open(1, 'w')\nout.write('2')", "import sys\nsys.stdout = None\nsys.__stdout__.write('2')"]
-)
-def test_file_left_by_a_program_is_printed(every: CodeReward, program: str) -> None:
-    assert judgement(every, program, cases=[{"stdin": "", "stdout": "2"}]).score == 1.0

@@ -62,7 +62,7 @@ def test_scores_and_reasons_are_those_of_programs_here() -> None:
         "input(); print(2, end='')",
     ]
     # Of each case, as what one leaves to the next differs: here it counts what a processor did.
-    options: dict[str, Any] = {"score": "share", "timeout": 4.0, "case_timeout": 2.0}
+    options: dict[str, Any] = {"score": "share", "timeout": 3.0, "case_timeout": 1.0}
     with sandbox() as server, judged(isolation="none", **options) as here:
         result = scored(remote(server, **options), programs, cases=[CASES] * len(programs))
         found = [judgement(here, program, cases=CASES) for program in programs]
@@ -76,7 +76,7 @@ def test_scores_and_reasons_are_those_of_programs_here() -> None:
     sent = server.bodies[0]
     assert sent["language"] == "python"
     assert sent["memory_limit_MB"] == 512
-    assert 0 < sent["run_timeout"] <= 4
+    assert 0 < sent["run_timeout"] <= 3
     assert not any(case["stdout"] in body["stdin"] for body in server.bodies for case in CASES), (
         "expected values stay here"
     )

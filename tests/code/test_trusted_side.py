@@ -14,9 +14,12 @@ import pytest
 
 from guerdon import DataError, Dispatcher, Status
 from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.trusted.calls import ProgramCalls
 from guerdon.rewards.code.trusted.compare import shown
+from tests.clock import eventually
 from tests.code.programs import block, call, in_process, judged, judgement
+from tests.processes import gone
 
 
 @pytest.mark.fault("tests loop over what a program returned, without end", sees="0.0: the tests did not end")
@@ -114,11 +117,7 @@ def test_processes_of_a_function_end_with_its_judge(tmp_path: Path) -> None:
 
     with judged(check=check) as reward:
         assert judgement(reward, "def f(): return 10", entry_point="f").score == 0.0
-    started = Path("/proc", noted.read_text(), "stat")
-    end = time.monotonic() + 30
-    while started.exists() and " Z " not in started.read_text():  # whose parent is gone
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    eventually(lambda: gone([int(noted.read_text())]), seconds=30)
 
 
 @pytest.mark.fault("tests make a large value of what a program returned", sees="0.0: MemoryError")
@@ -164,16 +163,14 @@ def test_values_of_a_program_in_tests_are_its_own_fault(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "test", ["assert {1: 2}[f()] == 3", "raise Exception(f())", "raise SystemExit(f())", "assert f() == 3, f()"]
 )
-def test_reasons_are_made_of_whatever_a_program_returned(test: str) -> None:
-    with judged(check="test") as reward:
-        for value in ("10**5000", "range(10**5000, 10**5000 + 2)", "[10**5000, range(-(10**5000), 1 - 10**5000)]"):
-            found = judgement(reward, f"def f(): return {value}", test=test)
-            assert (found.score, found.reason != "") == (0.0, True), value
-    with judged() as reward:
-        value = "[range(10**5000, 10**5000 + 2), {10**5000: -10**5000}, 1j, b'', object()]"
-        found = judgement(reward, f"def f(): return {value}", cases=[call("f", expected=3)])
-        assert found.score == 0.0
-        assert "an integer of 16610 bits" in found.reason
+def test_reasons_are_made_of_whatever_a_program_returned(every: CodeReward, tested: CodeReward, test: str) -> None:
+    for value in ("10**5000", "range(10**5000, 10**5000 + 2)", "[10**5000, range(-(10**5000), 1 - 10**5000)]"):
+        found = judgement(tested, f"def f(): return {value}", test=test)
+        assert (found.score, found.reason != "") == (0.0, True), value
+    value = "[range(10**5000, 10**5000 + 2), {10**5000: -10**5000}, 1j, b'', object()]"
+    found = judgement(every, f"def f(): return {value}", cases=[call("f", expected=3)])
+    assert found.score == 0.0
+    assert "an integer of 16610 bits" in found.reason
 
 
 def test_a_programs_words_are_no_commands_to_a_terminal(caplog: pytest.LogCaptureFixture) -> None:

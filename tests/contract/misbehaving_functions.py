@@ -55,13 +55,6 @@ def sleep(seconds: float) -> float:
     return seconds
 
 
-def spin(seconds: float) -> float:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        pass
-    return seconds
-
-
 async def wait(seconds: float) -> float:
     await asyncio.sleep(seconds)
     return seconds

@@ -23,6 +23,7 @@ import pytest
 from guerdon import ClosedError, Dispatcher, RewardFailureError, Status, reward
 from tests.clock import eventually
 from tests.contract import misbehaving_functions as behaviours
+from tests.contract.test_timeouts import every_lane
 from tests.processes import descriptors, gone
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
@@ -33,7 +34,7 @@ def functions() -> list[Any]:
 
 
 def test_cancel_ends_what_is_open_on_every_lane() -> None:
-    with Dispatcher(functions(), workers=1, max_failure_rate=1.0) as made:
+    with every_lane() as made:
         pending = made.submit(completions=["c"] * 12, seconds=[0.0] + [12.0] * 11)
         next(pending.groups())
         started = time.monotonic()
@@ -60,8 +61,7 @@ def test_cancel_of_one_batch_leaves_the_others_alone() -> None:
 def test_close_cancels_what_is_open() -> None:
     made = Dispatcher(functions(), workers=1, max_failure_rate=1.0)
     pending = made.submit(completions=["c"] * 6, seconds=[12.0] * 6)
-    while len(made.dump()) < 3:  # one on each lane
-        time.sleep(0.01)
+    eventually(lambda: len(made.dump()) >= 3, "a call runs on each lane")
     started = time.monotonic()
     made.close()
     assert time.monotonic() - started < 11
@@ -215,8 +215,7 @@ def test_inv_8_a_thread_that_outlives_its_engine_leaves_no_descriptor() -> None:
     def outlive() -> None:
         made = Dispatcher([reward(lambda text: float(stuck.wait(250)), name="waits", lane="thread")])
         made.submit(completions=["c"])
-        while not len(made.dump()):
-            time.sleep(0.01)
+        eventually(lambda: len(made.dump()))
 
     with Dispatcher([reward(len_of, lane="thread")]) as warm:
         warm.score(completions=["c"])
@@ -233,9 +232,7 @@ def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
     waits = reward(lambda text: float(stuck.wait(250)), name="waits", lane="thread")
     made = Dispatcher([waits, reward(len_of)], workers=1)
     pending = made.submit(completions=["c"])
-    while not made.worker_pids():
-        time.sleep(0.01)
-    time.sleep(0.5)
+    eventually(lambda: made.worker_pids() and len(made.dump()) == 1, "the thread alone is busy")
     made.close()
     try:
         eventually(lambda: not _zygotes() - before)  # in far less than what the thread waits for

@@ -12,6 +12,9 @@ import pytest
 
 from guerdon import Dispatcher, Status, reward
 
+# Of a module that imports nothing: a worker loads it within any `setup_timeout`.
+from tests.stress.plain_functions import number_of
+
 # Of a module whose class is in a column: what it does where a worker or its loader imports it.
 MODULE = """
 import os, sys, threading, time
@@ -22,10 +25,6 @@ if "_guerdon_worker" in sys.modules:
 class Value:
     number = 1.0
 """
-
-
-def number(value: Any) -> float:
-    return float(value.number)
 
 
 Made = Callable[[str], tuple[Any, Path]]
@@ -47,7 +46,7 @@ def value_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
 
 def test_one_process_imports_them_for_all_workers(value_of: Made) -> None:
     value, notes = value_of("time.sleep(0.8)")
-    with Dispatcher([reward(number, timeout=0.4)], workers=2) as made:
+    with Dispatcher([reward(number_of, timeout=0.4)], workers=2) as made:
         result = made.score(completions=["c"] * 64, value=[value] * 64)
         again = made.score(completions=["c"] * 64, value=[value] * 64)
     assert result.rewards.mean() == again.rewards.mean() == 1.0, result.failures()
@@ -57,7 +56,7 @@ def test_one_process_imports_them_for_all_workers(value_of: Made) -> None:
 
 def test_workers_that_live_already_import_them_in_the_time_of_no_call(value_of: Made) -> None:
     value, _ = value_of("time.sleep(0.8)")
-    with Dispatcher([reward(number, timeout=0.4)], workers=2) as made:
+    with Dispatcher([reward(number_of, timeout=0.4)], workers=2) as made:
         assert made.score(completions=["c"], value=[SimpleNamespace(number=2.0)]).rewards.item() == 2.0
         result = made.score(completions=["c"] * 64, value=[value] * 64)
     assert result.rewards.mean() == 1.0, result.failures()
@@ -66,7 +65,7 @@ def test_workers_that_live_already_import_them_in_the_time_of_no_call(value_of: 
 
 def test_calls_with_a_worker_each_do_not_import_them_each(value_of: Made) -> None:
     value, notes = value_of("time.sleep(0.2)")
-    with Dispatcher([reward(number, isolation="call")], workers=2) as made:
+    with Dispatcher([reward(number_of, isolation="call")], workers=2) as made:
         assert made.score(completions=["c"] * 2, value=[SimpleNamespace(number=2.0)] * 2).rewards.mean() == 2.0
         result = made.score(completions=["c"] * 24, value=[value] * 24)
     assert result.rewards.mean() == 1.0, result.failures()
@@ -76,7 +75,7 @@ def test_calls_with_a_worker_each_do_not_import_them_each(value_of: Made) -> Non
 
 def test_workers_import_for_themselves_what_leaves_threads(value_of: Made, capfd: pytest.CaptureFixture[str]) -> None:
     value, notes = value_of("threading.Thread(target=threading.Event().wait, daemon=True).start()")
-    with Dispatcher([reward(number, timeout=5)], workers=2) as made:
+    with Dispatcher([reward(number_of, timeout=5)], workers=2) as made:
         result = made.score(completions=["c"] * 64, value=[value] * 64)
         loads = made.stats()["worker_loads"]
     assert result.rewards.mean() == 1.0, result.failures()
@@ -100,7 +99,7 @@ def test_workers_import_for_themselves_what_leaves_threads(value_of: Made, capfd
 )
 def test_an_import_that_fails_fails_the_calls(value_of: Made, harm: str, status: Status, reason: str) -> None:
     value, _ = value_of(harm)
-    with Dispatcher([reward(number, setup_timeout=1)], workers=2, max_failure_rate=1.0) as made:
+    with Dispatcher([reward(number_of, setup_timeout=1)], workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=["c"] * 4, value=[value] * 4)
         later = made.score(completions=["c"] * 4, value=[SimpleNamespace(number=2.0)] * 4)
     assert later.rewards.mean() == 2.0, later.failures()

@@ -19,6 +19,8 @@ def fair(path: str, body: dict[str, Any]) -> Any:
     return chat_completion("[[A]]" if one > other else "[[B]]" if one < other else "[[C]]")
 
 
+COMPARES: dict[str, Any] = {"prompt": "{prompt}: <{completion_a}> or <{completion_b}>?", "timeout": 20, "retries": 1}
+
+
 def comparing(server: Server, **options: Any) -> Any:
-    asked = {"prompt": "{prompt}: <{completion_a}> or <{completion_b}>?", "timeout": 20, "retries": 1}
-    return pairwise(base_url=server.url, model="m", **{**asked, **options})
+    return pairwise(base_url=server.url, model="m", **{**COMPARES, **options})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from guerdon import Dispatcher, Server, judge
 from guerdon.results import Failure, RewardBatch
+from tests.http import server
 
 _OF_SERVERS = {one.name for one in fields(Server)} - {"base_url", "api_key_env"}
 
@@ -24,9 +25,36 @@ def reached(options: Mapping[str, Any], url: str = "base_url") -> dict[str, Any]
     return rest
 
 
+def asked(
+    answer: server.Answer,
+    completions: Sequence[Any] = ("x",),
+    *,
+    make: Callable[..., Any] = judge,
+    base: str = "",
+    columns: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[RewardBatch, server.Server]:
+    """The result of one batch by a judge whose server answers so, and the server, which keeps what
+    was sent to it.
+
+    Args:
+        answer: What the server answers.
+        completions: Of the batch.
+        make: What makes the judge, of its options.
+        base: The path of its address.
+        columns: The others of the batch, and its options.
+        options: Of the judge.
+    """
+    usual = {"model": "m", "retries": 0, **({"prompt": "{completion}"} if make is judge else {})}
+    with server.serving(answer) as running:
+        function = make(**reached({"base_url": running.url + base, **usual, **options}))
+        with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
+            return dispatcher.score(completions=list(completions), **(columns or {})), running
+
+
 def score(url: str, completions: list[str], **options: Any) -> RewardBatch:
-    asked = {"base_url": url, "model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1, **options}
-    with Dispatcher([judge(**reached(asked))], max_failure_rate=1.0) as dispatcher:
+    given = {"base_url": url, "model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1, **options}
+    with Dispatcher([judge(**reached(given))], max_failure_rate=1.0) as dispatcher:
         return dispatcher.score(completions=completions)
 
 

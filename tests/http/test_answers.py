@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, judge
-from tests.http.server import chat_completion, serving
+from tests.http.scoring import asked
+from tests.http.server import chat_completion
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,19 +28,9 @@ ROOT = Path(__file__).parents[2]
 def test_a_request_is_called_what_the_header_says_where_the_body_does_not(
     body: dict[str, Any], header: str, expected: str | None
 ) -> None:
-    def answer(path: str, asked: dict[str, Any]) -> Any:
-        text = json.dumps({**chat_completion("7"), **body})
-
-        def send(handler: Any) -> None:
-            head = f"HTTP/1.1 200 OK\r\n{header}: req_7\r\nContent-Length: {len(text)}\r\n\r\n"
-            handler.wfile.write((head + text).encode())
-
-        return send
-
-    with serving(answer) as server:
-        made = judge(base_url=server.url, model="m", prompt="{completion}", keep_answers=True, retries=0)
-        with Dispatcher([made]) as dispatcher:
-            result = dispatcher.score(completions=["x"])
+    text = json.dumps({**chat_completion("7"), **body})
+    head = f"HTTP/1.1 200 OK\r\n{header}: req_7\r\nContent-Length: {len(text)}\r\n\r\n"
+    result, _ = asked(lambda path, body: lambda handler: handler.wfile.write((head + text).encode()), keep_answers=True)
     assert result.extra["judge/request_id"] == [expected]
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, RegistrationError, judge, parse
-from tests.http.server import chat_completion, question, serving
+from guerdon import DataError, RegistrationError, judge, parse
+from tests.http.published_forms import answered
+from tests.http.scoring import asked
+from tests.http.server import chat_completion, question
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -26,17 +28,13 @@ ANSWERED = [
 ]
 
 
-def one(path: str, body: dict[str, Any]) -> Any:
-    return chat_completion("1")
-
-
 def bodies(columns: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
     """The requests of one batch."""
-    with serving(one) as server:
-        options = {"base_url": server.url, "model": "m", **options}
-        with Dispatcher([judge(**options)]) as dispatcher:
-            np.testing.assert_array_equal(dispatcher.score(**columns).rewards, 1.0)
-        return server.bodies
+    result, server = asked(
+        lambda path, body: chat_completion("1"), columns.pop("completions"), columns=columns, **options
+    )
+    np.testing.assert_array_equal(result.rewards, 1.0)
+    return server.bodies
 
 
 def test_a_judge_sees_every_turn_and_tool_call() -> None:
@@ -135,21 +133,13 @@ def test_invalid_images_are_refused_with_their_sample() -> None:
 @pytest.mark.parametrize("api", ["chat", "anthropic", "responses"])
 def test_a_judge_hears_what_was_wrong_with_its_answer(api: Any) -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
-        asked = body.get("messages") or body["input"]
-        text = "7... or 8" if len(asked) == 1 else "<s>8</s>" if len(asked) == 3 else "?"
-        if api == "anthropic":
-            return {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}
-        if api == "responses":
-            part = {"type": "output_text", "text": text}
-            return {"status": "completed", "output": [{"type": "message", "content": [part]}]}
+        messages = body.get("messages") or body["input"]
+        reply = answered(api, "7... or 8" if len(messages) == 1 else "<s>8</s>" if len(messages) == 3 else "?")
         usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
-        return {"choices": [{"message": {"content": text}}], "usage": usage}
+        return {**reply, "usage": usage} if api == "chat" else reply
 
-    with serving(answer) as server:
-        way = parse.tag("s", range=(0, 10))
-        made = judge(base_url=server.url, model="m", prompt="Rate {completion}", parse=way, api=api, retries=1)
-        with Dispatcher([made]) as dispatcher:
-            result = dispatcher.score(completions=["x"])
+    way = parse.tag("s", range=(0, 10))
+    result, server = asked(answer, prompt="Rate {completion}", parse=way, api=api, retries=1)
     assert result.rewards.item() == 8.0
     first, second = (body.get("messages") or body["input"] for body in server.bodies)
     assert second[:1] == first
@@ -166,12 +156,8 @@ def test_a_judge_hears_what_was_wrong_with_its_answer(api: Any) -> None:
 
 @pytest.mark.parametrize("options", [{"repair": False}, {"api": "completions"}])
 def test_without_repair_the_same_is_asked_again(options: dict[str, Any]) -> None:
-    def answer(path: str, body: dict[str, Any]) -> Any:
-        return {"choices": [{"message": {"content": "?"}, "text": "?"}]}
-
-    with serving(answer) as server:
-        made = judge(base_url=server.url, model="m", prompt="{completion}", retries=1, **options)
-        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
-            assert np.isnan(dispatcher.score(completions=["x"]).rewards).all()
+    reply = {"choices": [{"message": {"content": "?"}, "text": "?"}]}
+    result, server = asked(lambda path, body: reply, retries=1, **options)
+    assert np.isnan(result.rewards).all()
     assert len(server.bodies) == 2
     assert json.dumps(server.bodies[0]) == json.dumps(server.bodies[1])

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Status, judge, parse
-from tests.http.scoring import reached
-from tests.http.server import chat_completion, serving
+from guerdon import Status, judge, parse
+from tests.http import scoring
+from tests.http.scoring import only
+from tests.http.server import chat_completion
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
 
@@ -31,7 +32,7 @@ def response(text: str, **more: Any) -> dict[str, Any]:
     return {"status": "completed", "output": [reasoning, {"type": "message", "content": [part]}], **more}
 
 
-def asked(answer: Any, completions: list[str] | None = None, **options: Any) -> tuple[Any, Any, str, dict[str, str]]:
+def asked(answer: Any, base: str = "/v1", **options: Any) -> tuple[Any, Any, str, dict[str, str]]:
     """The result of one judge, and the body, path and headers of its last request."""
     paths: list[str] = []
 
@@ -39,12 +40,9 @@ def asked(answer: Any, completions: list[str] | None = None, **options: Any) -> 
         paths.append(path)
         return answer
 
-    base = options.pop("base", "/v1")
-    with serving(reply) as server:
-        graded = judge(**reached({"base_url": server.url + base, "model": "m", "retries": 0, **options}))
-        with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(prompts=["Why?"], completions=completions or ["Because"])
-        return result, server.bodies[-1], paths[-1], server.headers[-1]
+    result, server = scoring.asked(reply, ["Because"], base=base, columns={"prompts": ["Why?"]}, **options)
+    sent = {name.lower(): value for name, value in server.headers[-1].items()}
+    return result, server.bodies[-1], paths[-1], sent
 
 
 # Answers in OpenAI's form with more fields than OpenAI's, and the usage that they state.
@@ -172,15 +170,14 @@ def test_a_response_that_was_cut_or_failed() -> None:
     failed = {"status": "failed", "error": {"code": "server_error", "message": "later"}, "output": []}
     for answer, reason in ((cut, "may be cut off"), (failed, "server_error")):
         result, *_ = asked(answer, api="responses", prompt="{completion}")
-        (failure,) = result.failures()
-        assert failure.status is Status.ERROR
-        assert reason in failure.reason
+        assert only(result).status is Status.ERROR
+        assert reason in only(result).reason
 
 
 def test_anthropics_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
     options: dict[str, Any] = {"api": "anthropic", "prompt": "Rate {completion}", "system": "Be just."}
-    result, body, path, headers = asked(message("Score: 7"), base="", api_key_env="ANTHROPIC_API_KEY", **options)
+    result, body, path, sent = asked(message("Score: 7"), base="", api_key_env="ANTHROPIC_API_KEY", **options)
     assert result.rewards.item() == 7.0
     assert path == "/v1/messages"
     assert body == {
@@ -190,11 +187,10 @@ def test_anthropics_messages(monkeypatch: pytest.MonkeyPatch) -> None:
         "max_tokens": 1024,
         "temperature": 0.0,
     }
-    sent = {name.lower(): value for name, value in headers.items()}
     assert (sent["x-api-key"], sent["anthropic-version"]) == ("sk-ant-secret", "2023-06-01")
     assert "authorization" not in sent
     # A gateway with a token of its own, and an address that says /v1 already.
-    _, body, path, headers = asked(
+    _, body, path, sent = asked(
         message("1"),
         api_key_env="ANTHROPIC_API_KEY",
         headers={"Authorization": "Bearer {key}", "Anthropic-Version": "2099-01-01"},
@@ -202,7 +198,6 @@ def test_anthropics_messages(monkeypatch: pytest.MonkeyPatch) -> None:
         response_format="json_schema",
         **{**options, "parse": parse.json("score"), "temperature": None},
     )
-    sent = {name.lower(): value for name, value in headers.items()}
     assert (sent["authorization"], sent["anthropic-version"]) == ("Bearer sk-ant-secret", "2099-01-01")
     assert "x-api-key" not in sent
     assert (path, body["max_tokens"], "temperature" in body) == ("/v1/messages", 5, False)
@@ -219,8 +214,7 @@ def test_anthropics_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_messages_without_a_score(answer: Any, reason: str) -> None:
     result, *_ = asked(answer, api="anthropic", prompt="{completion}")
-    (failure,) = result.failures()
-    assert reason in failure.reason
+    assert reason in only(result).reason
 
 
 @pytest.mark.parametrize(
@@ -302,7 +296,7 @@ def test_the_newer_name_of_the_longest_answer() -> None:
 def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/judges.md shows it: a header for the key, and a version in the address."""
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-secret")
-    _, _, path, headers = asked(
+    _, _, path, sent = asked(
         chat_completion("7"),
         base=address,
         prompt="{completion}",
@@ -311,6 +305,5 @@ def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     before, _, query = address.partition("?")
     assert path == f"{before}/chat/completions" + (f"?{query}" if query else "")
-    sent = {name.lower(): value for name, value in headers.items()}
     assert sent["api-key"] == "azure-secret"
     assert "authorization" not in sent

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, Status, http_reward, judge
+from tests.clock import eventually
 from tests.http.server import chat_completion, free_port, serving
 
 
@@ -49,10 +50,7 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
             one = http_reward(server.url, columns=["completion"], batch_size=batch, name="judge")
         with Dispatcher([one]) as dispatcher:
             first = dispatcher.submit(completions=["x"])
-            while not came:
-                time.sleep(0.005)
-            while len(dispatcher.dump()):
-                time.sleep(0.005)
+            eventually(lambda: came and not len(dispatcher.dump()))
             time.sleep(1.0)  # its answer was read; what it says is kept some microseconds later
             dump = dispatcher.dump()
             where, seconds = dump.throttled["judge"]
@@ -77,8 +75,7 @@ def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() ->
     with warnings.catch_warnings(record=True) as caught, Dispatcher([graded]) as dispatcher:
         warnings.simplefilter("always")
         pending = dispatcher.submit(completions=[f"x{index}" for index in range(40)])
-        while not caught:
-            time.sleep(0.01)
+        eventually(lambda: caught)
         with serving(lambda path, body: chat_completion("1"), port=port) as server:
             result = pending.result(timeout=100)
             assert len(server.bodies) == 40

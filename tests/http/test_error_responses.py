@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, Server, Status, http_reward, judge, parse, reward
+from tests.clock import eventually
+from tests.faults import fault
 from tests.http.scoring import only, score
 from tests.http.server import Handler, chat_completion, free_port, question, serving
 
@@ -27,7 +29,6 @@ GOOD = chat_completion("Score: 7")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 
 Fate = Callable[[Handler], None]
-fault = pytest.mark.fault
 
 
 def reset(handler: Handler) -> None:
@@ -71,58 +72,38 @@ def drip(handler: Handler) -> None:
 @pytest.mark.parametrize(
     ("fate", "reason"),
     [
-        pytest.param(
-            (500, {"error": "oh"}),
-            'answered 500 Internal Server Error: "{\\"error\\": \\"oh\\"}"',
-            marks=fault(
-                "a judge's server answers 500 to every attempt",
-                sees="`error` after `retries`, with status and answer in the reason",
-            ),
+        fault(
+            "a judge's server answers 500 to every attempt",
+            sees="`error` after `retries`, with status and answer in the reason",
+            of=((500, {"error": "oh"}), 'answered 500 Internal Server Error: "{\\"error\\": \\"oh\\"}"'),
         ),
-        pytest.param(
-            reset,
-            BROKEN,
-            marks=fault(
-                "a judge's server resets the connection at every attempt",
-                sees="`error` after `retries`: ConnectionError",
-            ),
+        fault(
+            "a judge's server resets the connection at every attempt",
+            sees="`error` after `retries`: ConnectionError",
+            of=(reset, BROKEN),
         ),
-        pytest.param(
-            half,
-            BROKEN,
-            marks=fault(
-                "a judge's server closes the connection in the middle of its answer",
-                sees="`error` after `retries`: ConnectionError; half an answer is none",
-            ),
+        fault(
+            "a judge's server closes the connection in the middle of its answer",
+            sees="`error` after `retries`: ConnectionError; half an answer is none",
+            of=(half, BROKEN),
         ),
-        pytest.param(
-            garbage,
-            'returned invalid JSON (expected value at line 1 column 1): "<html>no<"',
-            marks=fault(
-                "a judge's server answers 200 with what is no JSON",
-                sees="`error` after `retries`, with what came in the reason",
-            ),
+        fault(
+            "a judge's server answers 200 with what is no JSON",
+            sees="`error` after `retries`, with what came in the reason",
+            of=(garbage, 'returned invalid JSON (expected value at line 1 column 1): "<html>no<"'),
         ),
-        pytest.param(
-            no_http,
-            BROKEN,
-            marks=fault("what listens there speaks no HTTP", sees="`error` after `retries`: ConnectionError"),
+        fault(
+            "what listens there speaks no HTTP", sees="`error` after `retries`: ConnectionError", of=(no_http, BROKEN)
         ),
-        pytest.param(
-            endless,
-            "returned more than 16777216 bytes, too long for a score",
-            marks=fault(
-                "a judge's server sends an answer without end",
-                sees="`error` after `retries`: 16 MB are read of an answer, then the connection is closed",
-            ),
+        fault(
+            "a judge's server sends an answer without end",
+            sees="`error` after `retries`: 16 MB are read of an answer, then the connection is closed",
+            of=(endless, "returned more than 16777216 bytes, too long for a score"),
         ),
-        pytest.param(
-            too_long,
-            "returned more than 16777216 bytes, too long for a score",
-            marks=fault(
-                "a judge's server says that its answer has more than 16 MB",
-                sees="`error` after `retries`: nothing of it is read",
-            ),
+        fault(
+            "a judge's server says that its answer has more than 16 MB",
+            sees="`error` after `retries`: nothing of it is read",
+            of=(too_long, "returned more than 16777216 bytes, too long for a score"),
         ),
     ],
 )
@@ -146,33 +127,29 @@ def test_single_failure_costs_an_attempt(fate: Any) -> None:
     assert (result.rewards.item(), result.attempts.item()) == (7.0, 2)
 
 
-@pytest.mark.parametrize(
-    ("fate", "reason"),
-    [
-        pytest.param(
-            silent,
-            "had not answered",
-            marks=fault(
-                "a judge's server takes the request and never answers (half-open)",
-                sees="`timeout` after `timeout` seconds; the reason says that nothing came",
-            ),
-        ),
-        pytest.param(
-            drip,
-            " bytes of its answer",
-            marks=fault(
-                "a judge's answer comes byte by byte, for longer than `timeout`",
-                sees="`timeout` after `timeout` seconds; the reason says how many bytes came",
-            ),
-        ),
-    ],
-)
-def test_endless_answer_is_a_timeout_that_reports_its_progress(fate: Fate, reason: str) -> None:
-    with serving(lambda path, body: fate) as server:
-        failure = only(score(server.url, ["x"], timeout=4.0, retries=0))
-    assert failure.status is Status.TIMEOUT
-    assert failure.reason.startswith("no answer within the timeout of 4 s; "), failure.reason
-    assert reason in failure.reason
+# By the question, and what the reason says of it.
+ENDLESS: list[Any] = [
+    fault(
+        "a judge's server takes the request and never answers (half-open)",
+        sees="`timeout` after `timeout` seconds; the reason says that nothing came",
+        of=(silent, "had not answered"),
+    ),
+    fault(
+        "a judge's answer comes byte by byte, for longer than `timeout`",
+        sees="`timeout` after `timeout` seconds; the reason says how many bytes came",
+        of=(drip, " bytes of its answer"),
+    ),
+]
+
+
+def test_endless_answers_are_timeouts_that_report_their_progress() -> None:
+    fates = {fate.__name__: (fate, reason) for fate, reason in (row.values for row in ENDLESS)}
+    with serving(lambda path, body: fates[question(body)][0]) as server:
+        result = score(server.url, list(fates), timeout=4.0, retries=0)
+    assert (result.status == Status.TIMEOUT).all()
+    for failure, (_, reason) in zip(result.failures(), fates.values(), strict=True):
+        assert failure.reason.startswith("no answer within the timeout of 4 s; "), failure.reason
+        assert reason in failure.reason
 
 
 @pytest.mark.fault(
@@ -390,8 +367,7 @@ def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.Capt
         worked = tmp_path / "worked"
         with Dispatcher([graded, reward(works)], max_failure_rate=1.0, workers=1) as dispatcher:
             pending = dispatcher.submit(completions=[str(worked)])
-            while not (server.headers and worked.exists()):
-                time.sleep(0.01)
+            eventually(lambda: server.headers and worked.exists())
             shown = _of_descendants()
             answering.set()
             shown += repr(pending.result().failures())

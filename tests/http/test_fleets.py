@@ -17,6 +17,7 @@ import pytest
 
 import guerdon
 from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, Status, http_reward, judge
+from tests.clock import eventually as wait_for
 from tests.http.scoring import reached
 from tests.http.server import Server, chat_completion, free_port, question, serving
 
@@ -48,13 +49,6 @@ def asked(addresses: object, **options: Any) -> Any:
     # The texts repeat, and requests are counted.
     given = {"base_url": addresses, "model": "m", "prompt": "{completion}", "pure": False, **options}
     return judge(**reached(given))
-
-
-def wait_for(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 @pytest.mark.fault(

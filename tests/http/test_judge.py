@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import pytest
 
 import guerdon
 from guerdon import DataError, Dispatcher, RegistrationError, Status, judge, parse, reward
-from tests.http.scoring import reached
+from tests.clock import eventually
+from tests.http.scoring import asked, only, reached
 from tests.http.server import chat_completion, question, serving
 
 SECRET = "sk-very-secret"
@@ -26,20 +26,14 @@ def length(path: str, body: dict[str, Any]) -> Any:
 
 def test_each_sample_is_asked_about_in_its_own_words() -> None:
     texts = ["", "plain", 'quotes " and \\ and \n', "Grüße", "漢字", "🙂" * 3, "NUL \0", "x" * 100_000]
-    with (
-        serving(length) as server,
-        Dispatcher(
-            [judge(base_url=server.url + "/v1/", model="m", prompt="{completion}", parse=parse.number(range=(0, 1e6)))]
-        ) as dispatcher,
-    ):
-        result = dispatcher.score(completions=texts)
-        np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])
-        assert sorted(map(question, server.bodies)) == sorted(texts)
-        assert server.bodies[0] == {
-            "model": "m",
-            "messages": [{"role": "user", "content": question(server.bodies[0])}],
-            "temperature": 0.0,
-        }
+    result, server = asked(length, texts, base="/v1/", parse=parse.number(range=(0, 1e6)))
+    np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])
+    assert sorted(map(question, server.bodies)) == sorted(texts)
+    assert server.bodies[0] == {
+        "model": "m",
+        "messages": [{"role": "user", "content": question(server.bodies[0])}],
+        "temperature": 0.0,
+    }
 
 
 def test_columns_of_any_kind_stand_in_the_prompt() -> None:
@@ -49,14 +43,13 @@ def test_columns_of_any_kind_stand_in_the_prompt() -> None:
         {"role": "system", "content": "Be {{just}}."},
         {"role": "user", "content": "{prompt}|{completion}|{text}|{size:.1f}|{tags[0]}|{{}}|{name!r}|{some}"},
     ]
-    with serving(length) as server, Dispatcher([judge(base_url=server.url, model="m", prompt=prompt)]) as dispatcher:
-        columns = {"size": np.array([2.25, 3.0]), "tags": [["a"], ["b"]], "name": ["x", "y"], "some": [None, 1]}
-        dispatcher.score(prompts=[talk, talk * 2], completions=[answer, answer], **columns)
-        assert sorted(map(question, server.bodies)) == [
-            "Why?|Because|Because|2.2|a|{}|'x'|None",
-            "user: Why?\n\nuser: Why?|Because|Because|3.0|b|{}|'y'|1",
-        ]
-        assert server.bodies[0]["messages"][0] == {"role": "system", "content": "Be {just}."}
+    columns = {"size": np.array([2.25, 3.0]), "tags": [["a"], ["b"]], "name": ["x", "y"], "some": [None, 1]}
+    _, server = asked(length, [answer, answer], prompt=prompt, columns={"prompts": [talk, talk * 2], **columns})
+    assert sorted(map(question, server.bodies)) == [
+        "Why?|Because|Because|2.2|a|{}|'x'|None",
+        "user: Why?\n\nuser: Why?|Because|Because|3.0|b|{}|'y'|1",
+    ]
+    assert server.bodies[0]["messages"][0] == {"role": "system", "content": "Be {just}."}
 
 
 @pytest.mark.parametrize(
@@ -70,46 +63,36 @@ def test_columns_of_any_kind_stand_in_the_prompt() -> None:
     ],
 )
 def test_ways_to_parse(way: parse.Parse, text: str, score: float) -> None:
-    with (
-        serving(lambda path, body: chat_completion(text)) as server,
-        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way, retries=0)]) as dispatcher,
-    ):
-        assert dispatcher.score(completions=["x"]).rewards.item() == score
+    result, _ = asked(lambda path, body: chat_completion(text), parse=way)
+    assert result.rewards.item() == score
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_log_probabilities_are_soft_scores(api: Any) -> None:
     def weighed(path: str, body: dict[str, Any]) -> Any:
-        likely = {"Yes": float(np.log(0.6)), " No": float(np.log(0.2))}
         assert body["max_tokens"] == 1
-        if path == "/completions":
-            assert body["logprobs"] == 5
-            return {"choices": [{"text": "Yes", "logprobs": {"top_logprobs": [likely]}}]}
-        assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
-        top = [{"token": token, "logprob": logprob} for token, logprob in likely.items()]
-        return {"choices": [{"message": {"content": "Yes"}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
+        assert (
+            body["logprobs"] == 5 if path == "/completions" else (body["logprobs"], body["top_logprobs"]) == (True, 5)
+        )
+        return likely(path, "Yes", {"Yes": 0.6, " No": 0.2})
 
-    way = parse.logprob("Yes", "No", top=5)
-    with (
-        serving(weighed) as server,
-        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way, api=api)]) as dispatcher,
-    ):
-        assert dispatcher.score(completions=["x"]).rewards.item() == pytest.approx(0.75)
+    result, _ = asked(weighed, parse=parse.logprob("Yes", "No", top=5), api=api)
+    assert result.rewards.item() == pytest.approx(0.75)
+
+
+def likely(path: str, text: str, shares: dict[str, float]) -> Any:
+    """An answer with the probabilities of its first token."""
+    logprobs = {token: float(np.log(share)) for token, share in shares.items()}
+    if path == "/completions":
+        return {"choices": [{"text": text, "logprobs": {"top_logprobs": [logprobs]}}]}
+    top = [{"token": token, "logprob": logprob} for token, logprob in logprobs.items()]
+    return {"choices": [{"message": {"content": text}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
 
 
 def test_the_expectation_of_digits_is_a_score() -> None:
-    def weighed(path: str, body: dict[str, Any]) -> Any:
-        top = [
-            {"token": digit, "logprob": float(np.log(share))} for digit, share in (("4", 0.6), ("5", 0.3), ("3", 0.1))
-        ]
-        return {"choices": [{"message": {"content": "4"}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
-
     way = parse.logprob("1", "2", "3", "4", "5", expected=True)
-    with (
-        serving(weighed) as server,
-        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way)]) as dispatcher,
-    ):
-        assert dispatcher.score(completions=["x"]).rewards.item() == pytest.approx(4.2)
+    result, _ = asked(lambda path, body: likely(path, "4", {"4": 0.6, "5": 0.3, "3": 0.1}), parse=way)
+    assert result.rewards.item() == pytest.approx(4.2)
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
@@ -126,18 +109,9 @@ def test_a_token_that_is_not_listed_is_no_zero_unless_it_must_be_one(api: Any) -
     }
 
     def weighed(path: str, body: dict[str, Any]) -> Any:
-        asked_of = body["prompt"] if path == "/completions" else question(body)
-        likely = {token: float(np.log(share)) for token, share in listed[asked_of].items()}
-        if path == "/completions":
-            return {"choices": [{"text": "?", "logprobs": {"top_logprobs": [likely]}}]}
-        top = [{"token": token, "logprob": logprob} for token, logprob in likely.items()]
-        return {"choices": [{"message": {"content": "?"}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
+        return likely(path, "?", listed[body["prompt"] if path == "/completions" else question(body)])
 
-    way = parse.logprob("Yes", "No")
-    with serving(weighed) as server:
-        one = judge(base_url=server.url, model="m", prompt="{completion}", parse=way, api=api, retries=0)
-        with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=list(listed))
+    result, _ = asked(weighed, list(listed), parse=parse.logprob("Yes", "No"), api=api)
     assert result.rewards.ravel().tolist()[0] == 0.0
     assert np.isnan(result.rewards.ravel()[1:]).all()
     unsure, alone, neither = (failure.reason for failure in result.failures())
@@ -159,12 +133,8 @@ def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
         choice = {"text": text} if path == "/completions" else {"message": {"content": text}}
         return {"choices": [{**choice, "finish_reason": end}], "usage": usage}
 
-    with serving(answer) as server:
-        way = parse.number(which="first", reasoning="keep")
-        one = judge(base_url=server.url, model="m", prompt="{completion}", parse=way, api=api, retries=0)
-        with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
-            texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 out of 10.\nBeca|length"]
-            result = dispatcher.score(completions=texts)
+    texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 out of 10.\nBeca|length"]
+    result, _ = asked(answer, texts, parse=parse.number(which="first", reasoning="keep"), api=api)
     np.testing.assert_array_equal(result.rewards.ravel(), [1, np.nan, np.nan, 7, 7])
     assert (
         'returned a score that may be cut off (max_tokens was reached, or a filter ended the answer) in the answer "Score: 1"'
@@ -214,12 +184,8 @@ def test_structured_output_is_asked_for_as_it_is_given() -> None:
 
 
 def test_unparsable_answer_is_an_error_that_shows_it() -> None:
-    with (
-        serving(lambda path, body: chat_completion("I would rather not say")) as server,
-        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", retries=1)]) as dispatcher,
-    ):
-        result = dispatcher.score(completions=["x"])
-    (failure,) = result.failures()
+    result, server = asked(lambda path, body: chat_completion("I would rather not say"), retries=1)
+    failure = only(result)
     assert failure.status is Status.ERROR
     assert failure.reason.endswith('returned no number in the answer "I would rather not say"')
     assert (failure.attempts, len(server.bodies)) == (2, 2)
@@ -244,10 +210,10 @@ def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch
         shown = repr(judges) + pickle.dumps(judges).decode("latin-1")
         with Dispatcher(judges) as dispatcher:
             pending = dispatcher.submit(completions=["x"])
-            while not (dump := str(dispatcher.dump())).count("(http)"):
-                time.sleep(0.01)
+            eventually(lambda: "(http)" in str(dispatcher.dump()))
+            shown += str(dispatcher.dump())
             looked.set()
-            shown += dump + pickle.dumps(dispatcher).decode("latin-1")
+            shown += pickle.dumps(dispatcher).decode("latin-1")
             shown += "".join(map(str, pending.result().failures()))
     assert SECRET not in shown
     assert "wrong key …" in shown
@@ -279,16 +245,10 @@ def test_values_that_only_resemble_a_key_are_sent() -> None:
     schema = {"type": "object", "properties": {"password": {"type": "string"}, "token": {"type": "string"}}}
     body = {"prompt_cache_key": "k", "eos_token": "</s>", "guided_json": schema, "max_tokens": 3, "api_key": None}
     body |= {"metadata": {"topic": "Basic arithmetic"}, "stop": ["Bearer certificates"]}
-    with serving(lambda path, body: chat_completion("1")) as server:
-        one = judge(
-            server=guerdon.Server(server.url, headers={"x-cache-key": "k"}),
-            model="m",
-            prompt="Bearer abcdefghij {completion}",
-            body=body,
-        )
-        with Dispatcher([one]) as dispatcher:
-            assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
-        assert {name: server.bodies[0][name] for name in body} == body
+    options: dict[str, Any] = {"headers": {"x-cache-key": "k"}, "prompt": "Bearer abcdefghij {completion}"}
+    result, server = asked(lambda path, body: chat_completion("1"), body=body, **options)
+    assert result.rewards.item() == 1.0
+    assert {name: server.bodies[0][name] for name in body} == body
 
 
 def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> None:
@@ -323,10 +283,8 @@ def test_places_of_keys_that_are_none(given: dict[str, str], message: str) -> No
 def test_a_key_file_may_begin_with_a_mark_of_its_encoding(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"\xef\xbb\xbf" + SECRET.encode() + b"\r\n")
-    with serving(lambda path, body: chat_completion("1")) as server:
-        one = judge(server=guerdon.Server(server.url, api_key_file=str(file)), model="m", prompt="{completion}")
-        with Dispatcher([one]) as dispatcher:
-            assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
+    result, server = asked(lambda path, body: chat_completion("1"), api_key_file=str(file))
+    assert result.rewards.item() == 1.0
     assert _lower(server.headers[0])["authorization"] == f"Bearer {SECRET}"
 
 

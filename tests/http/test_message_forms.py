@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guerdon import DataError, Dispatcher, RegistrationError, judge, pairwise
+from guerdon import DataError, RegistrationError, judge, pairwise
 from tests.http.published_forms import CHECKS, answered
-from tests.http.server import serving
+from tests.http.scoring import asked
 from tests.http.test_conversations import ANSWERED, ASKED, PNG, URL
 
 DATA = URL.split(",")[1]
@@ -34,15 +34,12 @@ def bodies(api: str, columns: dict[str, Any], **options: Any) -> list[dict[str, 
             return 400, {"error": f"{type(error).__name__}: {error} in {json.dumps(body)}"}
         return answered(api, "1")
 
-    with serving(strict) as server:
-        made = judge(
-            **{"base_url": server.url, "model": "m", "api": api, "prompt": "Grade it.", "retries": 0, **options}
-        )
-        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(**columns)
-            assert [failure.reason for failure in result.failures()] == []
-            np.testing.assert_array_equal(result.rewards, 1.0)
-        return server.bodies
+    others = {name: values for name, values in columns.items() if name != "completions"}
+    options = {"api": api, "prompt": "Grade it.", **options}
+    result, server = asked(strict, columns["completions"], columns=others, **options)
+    assert [failure.reason for failure in result.failures()] == []
+    np.testing.assert_array_equal(result.rewards, 1.0)
+    return server.bodies
 
 
 def test_anthropic_gets_system_messages_apart_and_tools_as_blocks() -> None:
@@ -199,30 +196,27 @@ def test_any_conversation_becomes_a_valid_request(api: str, conversations: list[
 
 def test_comparisons_show_images_that_samples_share_and_their_own() -> None:
     def strict(path: str, body: dict[str, Any]) -> Any:
-        asked = body["messages"][-1]["content"]
-        one, other = asked[0]["text"].split(" or ")
-        shown = [part["image_url"]["url"][-1] for part in asked[1:]]
+        content = body["messages"][-1]["content"]
+        one, other = content[0]["text"].split(" or ")
+        shown = [part["image_url"]["url"][-1] for part in content[1:]]
         if shown != ["0", one, other]:
             return 400, {"error": f"{shown} for {one}, {other}"}
         return answered("chat", "[[A]]" if one > other else "[[B]]")
 
     names = "1234"
-    with serving(strict) as server:
-        better = pairwise(
-            base_url=server.url,
-            model="m",
-            prompt="{completion_a} or {completion_b}",
-            images=["asked", "picture_a", "picture_b"],
-            retries=0,
-        )
-        with Dispatcher([better]) as dispatcher:
-            result = dispatcher.score(
-                completions=list(names),
-                asked=["http://x/0"] * 4,
-                picture=[[f"http://x/{name}"] for name in names],
-                num_generations=4,
-            )
-        assert result.failures() == []
-        assert np.argmax(result.rewards) == 3
+    result, _ = asked(
+        strict,
+        names,
+        make=pairwise,
+        prompt="{completion_a} or {completion_b}",
+        images=["asked", "picture_a", "picture_b"],
+        columns={
+            "asked": ["http://x/0"] * 4,
+            "picture": [[f"http://x/{name}"] for name in names],
+            "num_generations": 4,
+        },
+    )
+    assert result.failures() == []
+    assert np.argmax(result.rewards) == 3
     with pytest.raises(RegistrationError, match="pass_messages= sends one sample's messages"):
         pairwise(base_url="http://x", model="m", prompt="{completion_a}{completion_b}", pass_messages=True)

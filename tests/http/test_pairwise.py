@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, RegistrationError, Status, pairwise, parse
-from tests.http.comparisons import comparing, fair, numbers
-from tests.http.server import chat_completion, question, serving
+from guerdon import DataError, Dispatcher, RegistrationError, RewardBatch, Status, pairwise, parse
+from tests.http.comparisons import COMPARES, comparing, fair, numbers
+from tests.http.scoring import asked
+from tests.http.server import Server, chat_completion, question, serving
 
 NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
 
 
-def score(function: Any, completions: list[str], **options: Any) -> Any:
-    with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-        return dispatcher.score(completions=completions, **options)
+def compared(answer: Any, completions: list[str], groups: int = 1, **options: Any) -> tuple[RewardBatch, Server]:
+    """Groups whose completions a judge compares, which answers so, and its server."""
+    size = len(completions) // groups
+    of_batch = {name: options.pop(name) for name in ("batch_timeout", "group_timeout") if name in options}
+    columns = {"prompts": [prompt for prompt in "pqrstuvwxyz!"[:groups] for _ in range(size)], "num_generations": size}
+    return asked(answer, completions, make=pairwise, columns={**columns, **of_batch}, **{**COMPARES, **options})
 
 
 def test_groups_of_a_stream_are_compared_as_they_come() -> None:
@@ -50,29 +54,24 @@ def test_groups_of_a_stream_are_compared_as_they_come() -> None:
 @pytest.mark.parametrize("both_orders", [True, False])
 @pytest.mark.parametrize(("schedule", "pairs"), [("circular", 4), ("all", 6), ("swiss", None)])
 def test_a_group_is_ordered_by_comparisons(schedule: Any, pairs: int | None, both_orders: bool) -> None:
-    with serving(fair) as server:
-        function = comparing(server, schedule=schedule, both_orders=both_orders)
-        result = score(function, ["3", "1", "2", "9"] * 2, prompts=["p"] * 4 + ["q"] * 4, num_generations=4)
-        for rewards in result.rewards[:, :, 0]:
-            assert rewards[3] == rewards.max()
-            assert rewards[1] == rewards.min()
-            assert (rewards >= 0).all()
-        if pairs is not None:
-            assert len(server.bodies) == 2 * pairs * (1 + both_orders)
-        if schedule == "all":
-            assert result.extra["pairwise/comparisons"] == [3.0] * 8
-            assert np.argsort(result.rewards[0, :, 0]).tolist() == [1, 2, 0, 3]
-        assert result.extra["pairwise/flips"] == [0.0] * 8
-        assert {question(body)[0] for body in server.bodies} == {"p", "q"}
+    result, server = compared(fair, ["3", "1", "2", "9"] * 2, groups=2, schedule=schedule, both_orders=both_orders)
+    for rewards in result.rewards[:, :, 0]:
+        assert rewards[3] == rewards.max()
+        assert rewards[1] == rewards.min()
+        assert (rewards >= 0).all()
+    if pairs is not None:
+        assert len(server.bodies) == 2 * pairs * (1 + both_orders)
+    if schedule == "all":
+        assert result.extra["pairwise/comparisons"] == [3.0] * 8
+        assert np.argsort(result.rewards[0, :, 0]).tolist() == [1, 2, 0, 3]
+    assert result.extra["pairwise/flips"] == [0.0] * 8
+    assert {question(body)[0] for body in server.bodies} == {"p", "q"}
 
 
 def test_win_rates_are_shares() -> None:
-    with serving(fair) as server:
-        result = score(
-            comparing(server, schedule="all", score="win_rate"), ["3", "1", "3"], prompts=["p"] * 3, num_generations=3
-        )
-        assert result.rewards.ravel().tolist() == [0.75, 0.0, 0.75]
-        assert result.extra["pairwise/ties"] == [1.0, 0.0, 1.0]
+    result, _ = compared(fair, ["3", "1", "3"], schedule="all", score="win_rate")
+    assert result.rewards.ravel().tolist() == [0.75, 0.0, 0.75]
+    assert result.extra["pairwise/ties"] == [1.0, 0.0, 1.0]
 
 
 @pytest.mark.fault(
@@ -84,25 +83,21 @@ def test_another_parser_reads_answers_without_brackets() -> None:
         one, other = numbers(body)
         return chat_completion(f"A is long.\nVerdict: {'A' if one > other else 'B'}")
 
-    with serving(worded) as server:
-        function = comparing(server, schedule="all", parse=parse.choice(["A", "C", "B"]))
-        result = score(function, ["3", "1", "2"], prompts=["p"] * 3, num_generations=3)
-        assert np.argsort(result.rewards.ravel()).tolist() == [1, 2, 0]
+    result, _ = compared(worded, ["3", "1", "2"], schedule="all", parse=parse.choice(["A", "C", "B"]))
+    assert np.argsort(result.rewards.ravel()).tolist() == [1, 2, 0]
 
 
 def test_a_group_of_one_abstains() -> None:
-    with serving(fair) as server:
-        result = score(comparing(server), ["3", "1"], prompts=["p", "q"], num_generations=1)
-        assert (result.status == Status.ABSTAINED).all()
-        assert not server.bodies
+    result, server = compared(fair, ["3", "1"], groups=2)
+    assert (result.status == Status.ABSTAINED).all()
+    assert not server.bodies
 
 
 def test_a_pair_that_flips_is_a_tie() -> None:
-    with serving(lambda *_: chat_completion("[[A]]")) as server:
-        result = score(comparing(server, schedule="all"), ["1", "2", "3"], prompts=["p"] * 3, num_generations=3)
-        np.testing.assert_allclose(result.rewards.ravel(), 0.5)
-        assert result.extra["pairwise/flips"] == [2.0] * 3
-        assert result.extra["pairwise/ties"] == [2.0] * 3
+    result, _ = compared(lambda *_: chat_completion("[[A]]"), ["1", "2", "3"], schedule="all")
+    np.testing.assert_allclose(result.rewards.ravel(), 0.5)
+    assert result.extra["pairwise/flips"] == [2.0] * 3
+    assert result.extra["pairwise/ties"] == [2.0] * 3
 
 
 def _spearman(one: Any, other: Any) -> float:
@@ -129,16 +124,12 @@ def test_position_bias_is_removed() -> None:
     qualities = [rolls.sample(range(100), size) for _ in range(groups)]
     completions = [str(quality) for group in qualities for quality in group]
     found = {}
-    with serving(biased) as server:
-        for both_orders in (False, True):
-            function = comparing(server, schedule="all", both_orders=both_orders)
-            result = score(function, completions, prompts=["p"] * len(completions), num_generations=size)
-            pairs = zip(result.rewards[:, :, 0], qualities, strict=True)
-            found[both_orders] = float(np.mean([_spearman(rewards, quality) for rewards, quality in pairs]))
-        same = score(comparing(server, schedule="all"), ["5"] * 6, prompts=["p"] * 6, num_generations=6)
-        once = score(
-            comparing(server, schedule="all", both_orders=False), ["5"] * 6, prompts=["p"] * 6, num_generations=6
-        )
+    for both_orders in (False, True):
+        result, _ = compared(biased, completions, groups, schedule="all", both_orders=both_orders)
+        pairs = zip(result.rewards[:, :, 0], qualities, strict=True)
+        found[both_orders] = float(np.mean([_spearman(rewards, quality) for rewards, quality in pairs]))
+    same, _ = compared(biased, ["5"] * 6, schedule="all")
+    once, _ = compared(biased, ["5"] * 6, schedule="all", both_orders=False)
     print(found)
     assert found[True] > max(0.95, found[False] + 0.05)
     np.testing.assert_allclose(same.rewards.ravel(), 0.5)
@@ -149,16 +140,15 @@ def test_members_without_half_of_their_comparisons_fail() -> None:
     def refusing(path: str, body: dict[str, Any]) -> Any:
         return (400, {"error": "blocked"}) if 13 in numbers(body) else fair(path, body)
 
-    with serving(refusing) as server:
-        result = score(comparing(server, schedule="all"), ["3", "13", "2", "9"], prompts=["p"] * 4, num_generations=4)
-        rewards = result.rewards.ravel()
-        assert np.isnan(rewards).tolist() == [False, True, False, False]
-        assert rewards[3] == np.nanmax(rewards)
-        (failure,) = result.failures()
-        assert failure.sample == 1
-        assert "0 of 3 comparisons, too few for a score; the last that failed: " in failure.reason
-        assert "400 Bad Request" in failure.reason
-        assert result.extra["pairwise/comparisons"] == [2.0, 0.0, 2.0, 2.0]
+    result, _ = compared(refusing, ["3", "13", "2", "9"], schedule="all")
+    rewards = result.rewards.ravel()
+    assert np.isnan(rewards).tolist() == [False, True, False, False]
+    assert rewards[3] == np.nanmax(rewards)
+    (failure,) = result.failures()
+    assert failure.sample == 1
+    assert "0 of 3 comparisons, too few for a score; the last that failed: " in failure.reason
+    assert "400 Bad Request" in failure.reason
+    assert result.extra["pairwise/comparisons"] == [2.0, 0.0, 2.0, 2.0]
 
 
 @pytest.mark.fault(
@@ -174,17 +164,13 @@ def test_a_group_that_runs_out_of_time_has_the_scores_that_there_are(bound: str)
             let_go.wait(30)
         return fair(path, body)
 
-    with serving(slow) as server:
-        own = {bound: 1.5} if bound == "total_timeout" else {}
-        of_batch = {} if own else {bound: 1.5}
-        function = comparing(server, schedule="all", **own)
-        try:
-            result = score(function, ["3", "13", "2", "9"], prompts=["p"] * 4, num_generations=4, **of_batch)
-        finally:
-            let_go.set()
-        assert np.isnan(result.rewards.ravel()).tolist() == [False, True, False, False]
-        (failure,) = result.failures()
-        assert "0 of 3 comparisons, too few for a score; the time was up" in failure.reason
+    try:
+        result, _ = compared(slow, ["3", "13", "2", "9"], schedule="all", **{bound: 1.5})
+    finally:
+        let_go.set()
+    assert np.isnan(result.rewards.ravel()).tolist() == [False, True, False, False]
+    (failure,) = result.failures()
+    assert "0 of 3 comparisons, too few for a score; the time was up" in failure.reason
 
 
 @pytest.mark.parametrize(

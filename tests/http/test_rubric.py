@@ -6,12 +6,15 @@ import json
 import pickle
 import re
 import threading
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, Status, rubric
+from guerdon import Dispatcher, RegistrationError, RewardBatch, Status, rubric
+from tests.http.scoring import asked
 from tests.http.server import Server, chat_completion, question, serving
 from tests.http.test_streaming import Streamer, delta
 from tests.http.wire import wired
@@ -37,9 +40,15 @@ def made(server: Server, **options: Any) -> Any:
     return rubric(CRITERIA, base_url=server.url, model="m", **{"retries": 0, "timeout": 20, **options})
 
 
+def rated(reply: Any, completions: Sequence[str] = ("a",), **options: Any) -> tuple[RewardBatch, Server]:
+    """A batch by a rubric whose server answers so, and the server."""
+    columns = {"prompts": ["p"] * len(completions)}
+    return asked(reply, completions, make=partial(rubric, CRITERIA), columns=columns, **{"timeout": 20, **options})
+
+
 def test_structured_output_has_all_criteria() -> None:
-    with serving(answer) as server, Dispatcher([made(server, response_format="json_schema")]) as dispatcher:
-        assert dispatcher.score(prompts=["p"], completions=["a"]).rewards.ravel().tolist() == [7.0, 5.0]
+    result, server = rated(answer, response_format="json_schema")
+    assert result.rewards.ravel().tolist() == [7.0, 5.0]
     schema = server.bodies[0]["response_format"]["json_schema"]["schema"]
     assert schema["required"] == list(schema["properties"]) == list(CRITERIA)
     for criterion in schema["properties"].values():
@@ -75,11 +84,9 @@ def test_a_streamed_answer_has_a_score_for_each_criterion() -> None:
 
 @pytest.mark.parametrize(("per_call", "asked"), [("all", 2), ("one", 4)])
 def test_an_answer_that_can_not_be_read_is_repaired(per_call: Any, asked: int) -> None:
-    with serving(lambda path, body: chat_completion("Good.")) as server:
-        with Dispatcher([made(server, per_call=per_call, retries=1)], max_failure_rate=1.0) as dispatcher:
-            dispatcher.score(prompts=["p"], completions=["a"])
-        assert len(server.bodies) == asked
-        answered, advice = server.bodies[1]["messages"][1:]
+    _, server = rated(lambda path, body: chat_completion("Good."), per_call=per_call, retries=1)
+    assert len(server.bodies) == asked
+    answered, advice = server.bodies[1]["messages"][1:]
     assert answered == {"role": "assistant", "content": "Good."}
     assert "no JSON" in advice["content"]
 
@@ -89,23 +96,19 @@ def test_an_answer_that_can_not_be_read_is_repaired(per_call: Any, asked: int) -
     sees="an `error` of all its criteria; with `per_call='one'` of that criterion alone",
 )
 def test_requests_of_a_sample_begin_with_the_same_text() -> None:
-    with serving(answer) as server, Dispatcher([made(server, per_call="one")]) as dispatcher:
-        dispatcher.score(prompts=["why"], completions=["because"])
-        one, other = map(question, server.bodies)
-        assert one.startswith("Question:\nwhy\n\nAnswer:\nbecause\n\nRate the answer")
-        assert one.split("criterion")[0] == other.split("criterion")[0]
-        assert "correct: The answer is right." in one
-        assert "clear: Use no {jargon}." in other
+    _, server = rated(answer, ["because"], per_call="one")
+    one, other = map(question, server.bodies)
+    assert one.startswith("Question:\np\n\nAnswer:\nbecause\n\nRate the answer")
+    assert one.split("criterion")[0] == other.split("criterion")[0]
+    assert "correct: The answer is right." in one
+    assert "clear: Use no {jargon}." in other
 
 
 def test_a_malformed_answer_fails_all_of_its_criteria() -> None:
-    texts = ["fine", "without clear"]
-    with serving(answer) as server:
-        for per_call, expected in (("all", [[7, 5], [np.nan, np.nan]]), ("one", [[7, 5], [7, np.nan]])):
-            with Dispatcher([made(server, per_call=per_call)], max_failure_rate=1.0) as dispatcher:
-                result = dispatcher.score(prompts=["p"] * 2, completions=texts)
-                np.testing.assert_array_equal(result.rewards.reshape(2, 2), expected)
-                assert all(failure.status == Status.ERROR for failure in result.failures())
+    for per_call, expected in (("all", [[7, 5], [np.nan, np.nan]]), ("one", [[7, 5], [7, np.nan]])):
+        result, _ = rated(answer, ["fine", "without clear"], per_call=per_call)
+        np.testing.assert_array_equal(result.rewards.reshape(2, 2), expected)
+        assert all(failure.status == Status.ERROR for failure in result.failures())
 
 
 @pytest.mark.fault(
@@ -114,20 +117,13 @@ def test_a_malformed_answer_fails_all_of_its_criteria() -> None:
 )
 @pytest.mark.parametrize("beyond", ['{"correct": 11, "clear": 5}', '{"correct": "high", "clear": 5}', "7 and 5", ""])
 def test_other_values_than_scores_are_errors(beyond: str) -> None:
-    with (
-        serving(lambda *_: chat_completion(beyond)) as server,
-        Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher,
-    ):
-        result = dispatcher.score(prompts=["p"], completions=["a"])
-        assert (result.status == Status.ERROR).all()
+    result, _ = rated(lambda *_: chat_completion(beyond))
+    assert (result.status == Status.ERROR).all()
 
 
 def test_the_example_of_the_form_is_no_answer() -> None:
-    with (
-        serving(lambda path, body: chat_completion(question(body).split("Reply with JSON alone: ")[1])) as server,
-        Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher,
-    ):
-        assert (dispatcher.score(prompts=["p"], completions=["a"]).status == Status.ERROR).all()
+    result, _ = rated(lambda path, body: chat_completion(question(body).split("Reply with JSON alone: ")[1]))
+    assert (result.status == Status.ERROR).all()
 
 
 def test_a_request_that_is_given_up_counts_for_its_criterion() -> None:

@@ -7,7 +7,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, Status, judge
+from tests.clock import eventually
 from tests.http.scoring import only, reached, score
 from tests.http.server import chat_completion, serving
 from tests.http.wire import ANSWER, request_of, wired
@@ -214,9 +214,7 @@ def test_a_server_without_connections_is_not_reported_to_hang(http2: bool) -> No
     with taking_no_connections() as url, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = score(url, [str(number) for number in range(5)], timeout=0.5, total_timeout=2, retries=0, http2=http2)
-        until = time.monotonic() + 60
-        while not ours(caught) and time.monotonic() < until:
-            time.sleep(0.01)  # the warning comes from another thread
+        eventually(lambda: ours(caught), "the warning comes from another thread")
     assert (result.status == Status.TIMEOUT).all()
     (message,) = {str(one.message) for one in ours(caught)}
     assert "circuit breaker open" in message

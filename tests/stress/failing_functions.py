@@ -56,11 +56,11 @@ class Scaled:
         return self.scale * float(completion) + 1
 
 
-def parse_math(completion: str, answer: str) -> float:
+def parse_math(text: str, answer: str) -> float:
     """Plain math_verify with its own timeouts, which need SIGALRM on a main thread."""
     import math_verify
 
-    wanted, given = (math_verify.parse(text, parsing_timeout=60) for text in (answer, completion))
+    wanted, given = (math_verify.parse(each, parsing_timeout=60) for each in (answer, text))
     return float(math_verify.verify(wanted, given, timeout_seconds=60))
 
 

@@ -39,12 +39,15 @@ class Scene:
         options: More of `reward`.
     """
 
-    def __init__(self, notes: Path, *, timeout: float = 10.0, grace: float = 0.2, **options: object) -> None:
+    def __init__(
+        self, notes: Path, *, timeout: float = 10.0, grace: float = 0.2, workers: int = WORKERS, **options: object
+    ) -> None:
         self.notes = notes
         self.timeout = timeout
         self.grace = grace
         function = reward(faulty_functions.act, timeout=timeout, grace=grace, max_failure_rate=1.0, **options)
-        self.dispatcher = Dispatcher([function], workers=WORKERS)
+        self.workers = workers
+        self.dispatcher = Dispatcher([function], workers=workers)
 
     def __enter__(self) -> Scene:
         self.score([f"give:{index}" for index in range(8)])
@@ -53,11 +56,12 @@ class Scene:
     def __exit__(self, *_: object) -> None:
         self.dispatcher.close()
 
-    def submit(self, texts: list[str]) -> PendingBatch:
-        return self.dispatcher.submit(completions=texts, notes=[str(self.notes)] * len(texts), num_generations=1)
+    def submit(self, texts: list[str], notes: dict[str, Path] | None = None) -> PendingBatch:
+        folders = [str((notes or {}).get(text, self.notes)) for text in texts]
+        return self.dispatcher.submit(completions=texts, notes=folders, num_generations=1)
 
-    def score(self, texts: list[str]) -> RewardBatch:
-        return self.submit(texts).result()
+    def score(self, texts: list[str], notes: dict[str, Path] | None = None) -> RewardBatch:
+        return self.submit(texts, notes).result()
 
     def commit(self, deed: str, *, patience: float = 40.0) -> Failure | None:
         """Runs one deed among siblings; its failure, if it failed. Nobody else may notice anything.
@@ -67,24 +71,30 @@ class Scene:
             patience: What the batch may take beyond the guilty call's timeout and grace; those that
                 never end take minutes.
         """
+        return self.commit_all({deed: self.notes}, patience=patience)[deed]
+
+    def commit_all(self, deeds: dict[str, Path], *, patience: float = 40.0) -> dict[str, Failure | None]:
+        """The same with several deeds at once, each with a folder for its notes: their failures."""
         texts = [f"give:{index}" for index in range(SIBLINGS)]
-        texts[GUILTY] = deed
-        (self.notes / "runs").unlink(missing_ok=True)
+        guilty = range(GUILTY, GUILTY + len(deeds))
+        texts[GUILTY : guilty.stop] = deeds
+        for folder in {self.notes, *deeds.values()}:
+            (folder / "runs").unlink(missing_ok=True)
         start = time.monotonic()
-        result = self.score(texts)
+        result = self.score(texts, deeds)
         took = time.monotonic() - start
         assert took < self.timeout + self.grace + patience, f"the batch took {took:.1f} s"
-        failures = result.failures()
-        assert [failure.sample for failure in failures] in ([], [GUILTY]), failures
-        kept = [index for index in range(SIBLINGS) if index != GUILTY]
+        failures = {failure.sample: failure for failure in result.failures()}
+        assert failures.keys() <= set(guilty), failures
+        kept = [index for index in range(SIBLINGS) if index not in guilty]
         assert result.rewards[kept, 0, 0].tolist() == [float(index) for index in kept]
-        runs = Counter((self.notes / "runs").read_text().splitlines())
-        assert {text: runs[text] for index, text in enumerate(texts) if index != GUILTY} == {
-            texts[index]: 1 for index in kept
-        }, "a sibling was lost or run twice"
-        assert runs[deed] == result.attempts[GUILTY, 0, 0]
+        runs = Counter(
+            text for folder in {self.notes, *deeds.values()} for text in (folder / "runs").read_text().splitlines()
+        )
+        tries = [1 if index in kept else int(result.attempts[index, 0, 0]) for index in range(SIBLINGS)]
+        assert runs == Counter(dict(zip(texts, tries, strict=True))), "a call was lost, or a sibling run twice"
         self.expect_whole()
-        return failures[0] if failures else None
+        return {deed: failures.get(sample) for sample, deed in zip(guilty, deeds, strict=True)}
 
     def expect_whole(self) -> None:
         """The pool scores as if nothing had been, with as many workers, and no process beside
@@ -95,29 +105,30 @@ class Scene:
         assert time.monotonic() - start < 40
         assert not result.failures()
         assert result.rewards[:, 0, 0].tolist() == [float(index) for index in range(100)]
-        wait_for(lambda: self._runs_as_wide_as_before(texts), "all workers are back")
+        wait_for(self._runs_as_wide_as_before, "all workers are back")
 
-    def _runs_as_wide_as_before(self, texts: list[str]) -> bool:
+    def _runs_as_wide_as_before(self) -> bool:
         # Workers start as work comes, so there must be some.
-        if len(self.dispatcher.worker_pids()) < WORKERS:
-            self.score(texts)
-        return len(self.dispatcher.worker_pids()) == WORKERS
+        if len(self.dispatcher.worker_pids()) < self.workers:
+            self.score([f"doze:{index}" for index in range(100)])
+        return len(self.dispatcher.worker_pids()) == self.workers
 
     def zygotes(self) -> tuple[psutil.Process, psutil.Process]:
         """The processes that fork this scene's workers: the stem, this process's child, and its
         loader. Another pool's, which may still be ending, are not among them."""
         return zygotes_of(self.dispatcher)
 
-    def pids(self) -> list[int]:
+    def pids(self, notes: Path | None = None) -> list[int]:
         """The processes that calls left behind."""
-        path = self.notes / "pids"
+        path = (notes or self.notes) / "pids"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def expect(failure: Failure | None, status: Status, reason: str) -> None:
+def expect(failure: Failure | None, status: Status, reason: str) -> Failure:
     assert failure is not None, "the guilty call did not fail"
     assert failure.status == status, failure
     assert reason in failure.reason, failure
+    return failure
 
 
 def zygotes_of(dispatcher: Dispatcher) -> tuple[psutil.Process, psutil.Process]:

@@ -115,12 +115,3 @@ def test_a_line_without_end_is_read_and_bounded(tmp_path: Path, capfd: pytest.Ca
     with Scene(tmp_path) as scene:
         assert scene.commit("print_without_end_of_line:64") is None
     assert 1 << 10 < len(capfd.readouterr().err) < 16 << 20
-
-
-@pytest.mark.fault(
-    "a function puts objects that raise in place of `sys.stdout` and `sys.stderr`",
-    sees="its value; the worker goes on",
-)
-def test_broken_streams_fail_no_call(tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        assert scene.commit("break_the_streams") is None

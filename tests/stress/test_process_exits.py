@@ -10,76 +10,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from guerdon import Dispatcher, StatefulReward, Status, reward
-from tests.stress.harness import Scene, expect
-
-
-@pytest.mark.parametrize(
-    ("deed", "reason", "stack"),
-    [
-        pytest.param(
-            "abort",
-            "was killed by SIGABRT",
-            "in abort",
-            marks=pytest.mark.fault(
-                "a function calls `os.abort`, as C libraries do when they give up",
-                sees="`crashed`, after one more try alone, with the Python stack",
-            ),
-        ),
-        pytest.param(
-            "overflow_the_stack",
-            "was killed by SIGSEGV",
-            "in overflow_the_stack",
-            marks=pytest.mark.fault(
-                "a function overflows the C stack",
-                sees="`crashed`, after one more try alone, with the Python stack",
-            ),
-        ),
-    ],
-)
-def test_a_crash_shows_the_python_stack(deed: str, reason: str, stack: str, tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        failure = scene.commit(deed)
-    expect(failure, Status.CRASHED, reason)
-    assert failure is not None
-    assert stack in (failure.traceback or ""), failure.traceback
-
-
-@pytest.mark.fault(
-    "a function replaces its process by another program (`os.execv`)",
-    sees="`crashed`: the program holds none of the worker's connections",
-)
-def test_another_program_in_the_workers_place(tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        expect(scene.commit("exec_something_else"), Status.CRASHED, "closed its connection to the engine")
-
-
-@pytest.mark.fault(
-    "a function leaves an exit handler that waits for a lock for ever, and calls `sys.exit`",
-    sees="`error`: SystemExit; the worker lives, and ends at once when the dispatcher is closed",
-)
-def test_a_deadlock_at_exit_keeps_nothing(tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        expect(scene.commit("deadlock_at_exit"), Status.ERROR, "SystemExit: 3")
-        start = time.monotonic()
-    assert time.monotonic() - start < 40
-
-
-@pytest.mark.fault(
-    "a function starts threads that never end, daemonic or not",
-    sees="its value; the threads end with the worker, which ends at once when the dispatcher is closed",
-)
-def test_endless_threads_keep_nothing(tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        assert scene.commit("start_endless_threads") is None
-        start = time.monotonic()
-    assert time.monotonic() - start < 40
-
-
-@pytest.mark.fault("a function calls `sys.exit` in a thread", sees="its value: only the thread ends")
-def test_exit_in_a_thread_ends_the_thread(tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        assert scene.commit("exit_in_a_thread") is None
+from guerdon import Dispatcher, StatefulReward, reward
 
 
 def forks_and_leaves(completion: str) -> float:

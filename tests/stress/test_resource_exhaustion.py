@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults import fault
 from tests.stress.harness import another_user, reported
 
 TRAINER = """
@@ -49,28 +50,30 @@ def run(script: str, notes: Path, *prefix: str, **environment: str) -> dict[str,
 @pytest.mark.parametrize(
     ("limit", "restore", "user", "reason"),
     [
-        pytest.param(
-            "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
-            "    before = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
-            '    most = max(map(int, os.listdir("/proc/self/fd"))) + 2\n'
-            "    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))",
-            "resource.setrlimit(resource.RLIMIT_NOFILE, before)",
-            None,
-            "Too many open files (os error 24)",
-            marks=pytest.mark.fault(
-                "the trainer has no file descriptors left (RLIMIT_NOFILE) when workers are needed",
-                sees="`error` for the calls that need them: no worker process could be started, too many open files; it recovers once there are some",
+        fault(
+            "the trainer has no file descriptors left (RLIMIT_NOFILE) when workers are needed",
+            sees="`error` for the calls that need them: no worker process could be started, too many open files; it recovers once there are some",
+            of=(
+                (
+                    "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+                    "    before = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+                    '    most = max(map(int, os.listdir("/proc/self/fd"))) + 2\n'
+                    "    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))"
+                ),
+                "resource.setrlimit(resource.RLIMIT_NOFILE, before)",
+                None,
+                "Too many open files (os error 24)",
             ),
             id="descriptors",
         ),
-        pytest.param(
-            "before = resource.getrlimit(resource.RLIMIT_NPROC)\n    limit_processes((1, before[1]))",
-            "limit_processes(before)",
-            54321,
-            "Resource temporarily unavailable (os error 11)",
-            marks=pytest.mark.fault(
-                "the trainer may not have another process (RLIMIT_NPROC, as an unprivileged user) when workers are needed",
-                sees="`error` for the calls that need them: no worker process could be started, resource temporarily unavailable; it recovers once it may",
+        fault(
+            "the trainer may not have another process (RLIMIT_NPROC, as an unprivileged user) when workers are needed",
+            sees="`error` for the calls that need them: no worker process could be started, resource temporarily unavailable; it recovers once it may",
+            of=(
+                "before = resource.getrlimit(resource.RLIMIT_NPROC)\n    limit_processes((1, before[1]))",
+                "limit_processes(before)",
+                54321,
+                "Resource temporarily unavailable (os error 11)",
             ),
             id="processes",
         ),
@@ -158,21 +161,15 @@ with made() as dispatcher:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        pytest.param(
-            "unwritable",
-            "OSError",
-            marks=pytest.mark.fault(
-                "the folder for temporary files can't be written to",
-                sees="nothing: the lane writes no files; `error` from a function that writes there itself",
-            ),
+        fault(
+            "the folder for temporary files can't be written to",
+            sees="nothing: the lane writes no files; `error` from a function that writes there itself",
+            of=("unwritable", "OSError"),
         ),
-        pytest.param(
-            "full",
-            "No space left on device",
-            marks=pytest.mark.fault(
-                "the folder for temporary files is full",
-                sees="nothing: the lane writes no files; `error` from a function that writes there itself",
-            ),
+        fault(
+            "the folder for temporary files is full",
+            sees="nothing: the lane writes no files; `error` from a function that writes there itself",
+            of=("full", "No space left on device"),
         ),
     ],
 )

@@ -17,6 +17,7 @@ import pytest
 
 from tests.clock import eventually, one_of_three
 from tests.cluster.shared_engine.rank_processes import Launch, Rank, launch_in
+from tests.faults import fault
 
 TEXTS = ["x" * size for size in range(1, 25)]
 VALUES = [float(size) for size in range(1, 25)]
@@ -191,19 +192,15 @@ def test_fault_shared_engine_stopped(launch: Launch) -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(
-            signal.SIGKILL,
-            marks=pytest.mark.fault(
-                "the rank that started the shared engine is killed in mid-batch",
-                sees="nothing on the other ranks; its calls are ended",
-            ),
+        fault(
+            "the rank that started the shared engine is killed in mid-batch",
+            sees="nothing on the other ranks; its calls are ended",
+            of=(signal.SIGKILL,),
         ),
-        pytest.param(
-            signal.SIGTERM,
-            marks=pytest.mark.fault(
-                "SIGTERM ends a rank in mid-batch that started the engine it shares",
-                sees="nothing on the other ranks; its calls are ended",
-            ),
+        fault(
+            "SIGTERM ends a rank in mid-batch that started the engine it shares",
+            sees="nothing on the other ranks; its calls are ended",
+            of=(signal.SIGTERM,),
         ),
     ],
 )
