@@ -115,7 +115,7 @@ impl Engine {
         let runtime = runtime::handle()?;
         let options = EngineOptions {
             monitor: monitor.as_ref(),
-            journal: journal.as_ref(),
+            journal,
             watchdog: watchdog.map(|(seconds, file)| WatchdogOptions { after: in_time(seconds), file }),
             trace,
             remote,

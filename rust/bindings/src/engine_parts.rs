@@ -38,7 +38,7 @@ use crate::watchdog::{self, WatchdogOptions};
 /// Optional parts of an engine beside its lanes.
 pub struct EngineOptions<'a> {
     pub monitor: Option<&'a MonitorConfig>,
-    pub journal: Option<&'a PyJournalConfig>,
+    pub journal: Option<PyJournalConfig>,
     pub watchdog: Option<WatchdogOptions>,
     pub trace: Option<TraceArg>,
     pub remote: Option<RemoteArg>,
@@ -134,7 +134,7 @@ impl Parts {
         pass_warnings_on(&shown, functions);
         let kept = lanes.released.clone();
         shown.scheduler.on_payload_release(move |values| kept.keep(values));
-        let journal = journal.map(|config| EngineJournal::start(py, config, clock, &lanes.supervisor, &lanes.released));
+        let journal = journal.map(|config| EngineJournal::start(config, clock, &lanes.supervisor, &lanes.released));
         let journal = journal.transpose()?;
         shown.journal = journal.as_ref().map(|journal| journal.journal().clone());
         let shown = Arc::new(shown);

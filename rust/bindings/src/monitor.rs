@@ -21,7 +21,7 @@ use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_remote::{NodeSnapshot, RemoteLane};
 use guerdon_telemetry::journal::Journal;
 use guerdon_telemetry::metrics::{
-    Cache, Call, Endpoint, FAMILIES, Function, Identity, Isolation, Listen, Node, Sample, Server, Snapshot, Source,
+    Cache, Call, Endpoint, FAMILIES, Figures, Function, Identity, Listen, Node, Sample, Server, Snapshot, Source,
     State, Tallies, Worker, metrics, samples,
 };
 use guerdon_telemetry::timeline::Recorder;
@@ -53,7 +53,7 @@ pub struct MonitorConfig {
     judges: Vec<(bool, bool, bool)>,
     /// Facts about each code reward: its name, the level that holds, the layers that do, and the
     /// others.
-    isolations: Vec<(String, String, String, String)>,
+    isolations: Vec<[String; 4]>,
 }
 
 /// Returns an address that is an IP address and a port.
@@ -151,9 +151,11 @@ impl EngineView {
                 let (base, query) =
                     one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
                 let base = base.strip_suffix(&**path).unwrap_or(base);
+                let url = query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}"));
                 Endpoint {
                     function: name.clone(),
-                    url: query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}")),
+                    place: one.address.map_or_else(|| url.clone(), |address| format!("{url} ({address})")),
+                    url,
                     address: one.address.map(|address| address.to_string()),
                     weight: one.weight,
                     breaker: one.breaker,
@@ -165,16 +167,10 @@ impl EngineView {
             })
         });
         let nodes = shown.remote.as_ref().map(|remote| remote.nodes()).unwrap_or_default().into_iter().map(node);
-        let isolations = self.config.isolations.iter().cloned().map(|(function, level, layers, missing)| Isolation {
-            function,
-            level,
-            layers,
-            missing,
-        });
         Snapshot {
             functions: functions.collect(),
             endpoints: endpoints.collect(),
-            isolations: isolations.collect(),
+            isolations: self.config.isolations.clone(),
             nodes: nodes.collect(),
             stats: shown.stats(),
         }
@@ -298,17 +294,18 @@ impl Monitor {
 
     /// The metrics now, counted from the first time that anybody asks.
     pub fn samples(&self) -> Vec<Sample> {
-        self.tallies.count();
-        let snapshot = self.view.snapshot();
-        snapshot.map_or_else(Vec::new, |snapshot| samples(&self.identity, &snapshot, &self.tallies.read()))
+        self.figures(samples)
     }
 
     /// The same as text, in OpenMetrics or in Prometheus' own format.
     pub fn text(&self, open_metrics: bool) -> String {
+        self.figures(|figures| metrics(figures, open_metrics))
+    }
+
+    fn figures<T: Default>(&self, read: impl FnOnce(Figures<'_>) -> T) -> T {
         self.tallies.count();
-        let snapshot = self.view.snapshot();
-        snapshot
-            .map_or_else(String::new, |snapshot| metrics(&self.identity, &snapshot, &self.tallies.read(), open_metrics))
+        let Some(snapshot) = self.view.snapshot() else { return T::default() };
+        read(Figures { identity: &self.identity, snapshot: &snapshot, tallies: &self.tallies.read() })
     }
 
     pub fn address(&self) -> Option<String> {

@@ -32,19 +32,18 @@ pub fn start(
     let functions = functions.iter().map(|one| (one.function.name.to_string(), one.lane_word.to_owned())).collect();
     let shortest = Duration::try_from_secs_f64(shortest.max(0.0)).unwrap_or(Duration::MAX);
     let config = TraceConfig { path, bytes, shortest, process, functions };
-    let recorder = Arc::new(Recorder::new(config, scheduler.clock())?);
-    let path = recorder.path().display().to_string();
     let (running, supervisor) = (Arc::downgrade(scheduler), supervisor.clone());
-    recorder.start(RecorderSources {
+    let sources = RecorderSources {
         loads: Box::new(scheduler.loads()),
         open_calls: Box::new(move |now_ns| {
             running.upgrade().map(|running| lane::in_flight(running.lanes(), now_ns)).unwrap_or_default()
         }),
-        on_trouble: Box::new(move |reason| {
-            let (place, why) = (path.clone(), reason.to_owned());
+        on_trouble: Box::new(move |path, reason| {
+            let (place, why) = (path.display().to_string(), reason.to_owned());
             supervisor.push(SupervisorRequest::Trouble { source: Source::Timeline, place, why });
         }),
-    })?;
+    };
+    let recorder = Arc::new(Recorder::start(&config, scheduler.clock(), sources)?);
     scheduler.trace(recorder.clone());
     Ok(recorder)
 }

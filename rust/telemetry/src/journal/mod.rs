@@ -5,6 +5,7 @@
 //!   whole or not at all. The holder of the lock on a stream owns it.
 //! - Trouble with the disk costs rows, which are counted, and never a batch.
 
+mod config;
 mod conversion;
 mod extra;
 mod handle;
@@ -19,8 +20,8 @@ mod shared;
 mod texts;
 mod writer;
 
-pub use handle::{Journal, JournalConfig};
+pub use config::{FunctionName, JournalConfig};
+pub use handle::Journal;
 pub use recovery::{Recovery, recover};
-pub use rows::FunctionName;
 pub use shared::Counts;
 pub use texts::{Kind, TextColumn, TextSource};

@@ -33,10 +33,12 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::metrics::families::Figures;
 use crate::metrics::open_sockets::RegisteredSocket;
 use crate::metrics::pages;
 use crate::metrics::snapshot::{Identity, Source};
 use crate::metrics::tallies::Tallies;
+use crate::metrics::text::metrics;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -319,7 +321,8 @@ async fn answer(request: &Request<Incoming>, shared: &ServerShared, same_user: b
     if path == "/metrics" {
         let accepted = request.headers().get_all(ACCEPT).iter();
         let open_metrics = accepted.filter_map(|one| one.to_str().ok()).any(|one| one.contains("openmetrics-text"));
-        let text = pages::metrics(&shared.identity, &snapshot, &shared.tallies.read(), open_metrics);
+        let figures = Figures { identity: &shared.identity, snapshot: &snapshot, tallies: &shared.tallies.read() };
+        let text = metrics(figures, open_metrics);
         return page(StatusCode::OK, if open_metrics { OPEN_METRICS } else { TEXT }, text);
     }
     let stacks = request.uri().query() != Some("stacks=0");

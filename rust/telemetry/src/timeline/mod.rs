@@ -13,7 +13,7 @@ mod encoder;
 mod frame_layout;
 mod item;
 mod open_file;
-mod proto;
+mod packets;
 mod queue;
 mod recorder;
 mod ring;

@@ -1,112 +1,73 @@
 //! Events on their way to the thread that writes them.
 //!
-//! - A reporting thread never waits: it takes the first part that is not locked, its own mostly,
-//!   and drops the event where all are locked or that part is full.
+//! - A reporting thread never waits: the channel has no lock, and an event without room is dropped
+//!   and counted.
 //! - Events are taken in the order in which they were reported, whichever threads reported them:
 //!   a worker's task goes from thread to thread.
 
-use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Thread;
 
-use guerdon_core::condvar::Condvar;
 use guerdon_core::tracer::TraceEvent;
 use parking_lot::Mutex;
-use std::time::{Duration, Instant};
 
-const PARTS: usize = 8;
-/// Events that a part holds.
-const PART: usize = 1 << 13;
+/// Events that wait at most, and with how many the writer is to look at once.
+const MOST: usize = 1 << 16;
+const MANY: usize = 1 << 12;
 
 pub(crate) struct EventQueue {
-    /// Events with their numbers, which rise in each part.
-    parts: [Mutex<Vec<(u64, TraceEvent)>>; PARTS],
-    /// The number of the next event. Drawn with the event's part locked: numbers drawn before
-    /// somebody locks a part are in it by then.
-    next: AtomicU64,
+    sender: Sender<TraceEvent>,
+    /// Locked by the writer alone.
+    receiver: Mutex<Receiver<TraceEvent>>,
+    /// Events in the channel. Raised before an event is in it, and lowered after it was taken.
+    waiting: AtomicUsize,
     dropped: AtomicU64,
-    /// True if the writer was asked to look. Taken by it.
-    asked: Mutex<bool>,
-    wake: Condvar,
-}
-
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// The part that a thread uses first.
-fn own_part() -> usize {
-    PLACE
-        .try_with(|place| {
-            if place.get() == usize::MAX {
-                place.set(THREADS.fetch_add(1, Ordering::Relaxed) % PARTS);
-            }
-            place.get()
-        })
-        .unwrap_or(0)
+    /// Set once, before the first event.
+    writer: OnceLock<Thread>,
 }
 
 impl EventQueue {
     pub(crate) fn new() -> Self {
+        let (sender, receiver) = channel();
         Self {
-            parts: std::array::from_fn(|_| Mutex::default()),
-            next: AtomicU64::new(0),
+            sender,
+            receiver: Mutex::new(receiver),
+            waiting: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
-            asked: Mutex::new(false),
-            wake: Condvar::new(),
+            writer: OnceLock::new(),
         }
     }
 
     pub(crate) fn push(&self, event: TraceEvent) {
-        let own = own_part();
-        for offset in 0..PARTS {
-            let Some(mut part) = self.parts[(own + offset) % PARTS].try_lock() else { continue };
-            if part.len() < PART {
-                part.push((self.next.fetch_add(1, Ordering::Relaxed), event));
-                if part.len() == PART / 2 {
-                    drop(part);
-                    self.ask();
-                }
-                return;
-            }
-            break;
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        // The receiver is there as long as the sender is.
+        if before >= MOST || self.sender.send(event).is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        } else if before + 1 == MANY {
+            self.ask();
         }
-        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Has the writer look now.
     pub(crate) fn ask(&self) {
-        // If it is locked, another thread asks, or the writer is about to look.
-        if let Some(mut asked) = self.asked.try_lock() {
-            *asked = true;
-            self.wake.notify_one();
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
         }
     }
 
-    /// Waits until the writer is asked to look, for so long at most.
-    pub(crate) fn wait(&self, most: Duration) {
-        let mut asked = self.asked.lock();
-        if !*asked {
-            self.wake.wait_until(&mut asked, Instant::now() + most);
-        }
-        *asked = false;
+    /// Says which thread takes the events.
+    pub(crate) fn written_by(&self, writer: &Thread) {
+        self.writer.get_or_init(|| writer.clone());
     }
 
     /// All that came since the last time, in the order in which it was reported.
     pub(crate) fn take(&self) -> Vec<TraceEvent> {
-        // Events that come meanwhile wait for the next time: it may follow an event that comes into
-        // a part that was read already.
-        let before = self.next.load(Ordering::Relaxed);
-        let mut taken = Vec::new();
-        for part in &self.parts {
-            let mut part = part.lock();
-            let later = part.partition_point(|(number, _)| *number < before);
-            let later = part.split_off(later);
-            taken.append(&mut std::mem::replace(&mut *part, later));
-        }
-        taken.sort_by_key(|(number, _)| *number);
-        taken.into_iter().map(|(_, event)| event).collect()
+        let taken: Vec<TraceEvent> = self.receiver.lock().try_iter().take(MOST).collect();
+        self.waiting.fetch_sub(taken.len(), Ordering::Relaxed);
+        taken
     }
 
     pub(crate) fn dropped(&self) -> u64 {
@@ -122,10 +83,10 @@ mod tests {
     fn items_without_room_are_dropped_and_counted() {
         let queue = EventQueue::new();
         let done = |batch| TraceEvent::BatchDone { batch, samples: 1, groups: 1, at_ns: batch };
-        (0..PART as u64 + 5).for_each(|batch| queue.push(done(batch)));
+        (0..MOST as u64 + 5).for_each(|batch| queue.push(done(batch)));
         assert_eq!(queue.dropped(), 5);
         let taken = queue.take();
-        assert_eq!((taken.len(), &taken[0], &taken[PART - 1]), (PART, &done(0), &done(PART as u64 - 1)));
+        assert_eq!((taken.len(), &taken[0], &taken[MOST - 1]), (MOST, &done(0), &done(MOST as u64 - 1)));
         queue.push(done(1));
         assert_eq!((queue.take().len(), queue.dropped()), (1, 5));
     }
