@@ -13,7 +13,6 @@ mod layout;
 mod messages;
 mod part;
 mod problems;
-mod queue;
 mod recovery;
 mod rows;
 mod shared;

@@ -8,8 +8,8 @@ use guerdon_core::batch::Batch;
 use guerdon_core::payload::SharedPayload;
 
 use crate::journal::problems::{Problem, ProblemListener, ProblemReports};
-use crate::journal::queue::{Bounds, Queue};
 use crate::journal::texts::TextColumn;
+use crate::queue::{Bounds, Queue};
 
 /// Bounds of waiting rows.
 const MOST_ROWS: usize = 1 << 20;

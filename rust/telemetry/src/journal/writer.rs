@@ -86,6 +86,7 @@ impl Writer {
 
     /// Until the end of the queue, and of all parts.
     pub(crate) fn run(mut self) {
+        self.shared.queue.serve();
         // Streams of other runs.
         self.others = streams(self.names.folder()).unwrap_or_default();
         loop {

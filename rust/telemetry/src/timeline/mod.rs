@@ -2,7 +2,7 @@
 //!
 //! - The file is a ring of slots of a fixed size, and a valid trace at any moment, whatever ends
 //!   the process (`ring`).
-//! - A reporting thread never waits: events go into a bounded queue (`queue`), and what does not
+//! - A reporting thread never waits: events go into a bounded queue (`crate::queue`), and what does not
 //!   fit is dropped and counted. The rest comes out in the order in which it was reported.
 //! - A slice is written when it ended, begin and end in one slot; running slices are open at the
 //!   end of the file and are replaced with each write (`builder`, `recorder`).
@@ -14,7 +14,6 @@ mod frame_layout;
 mod item;
 mod open_file;
 mod packets;
-mod queue;
 mod recorder;
 mod ring;
 mod summary;

@@ -20,15 +20,18 @@ use guerdon_core::tracer::{TraceEvent, Tracer};
 use parking_lot::Mutex;
 use rustix::time::ClockId;
 
+use crate::queue::{Bounds, Queue};
 use crate::timeline::builder::TimelineBuilder;
 use crate::timeline::encoder::{body, head, now_ns};
 use crate::timeline::item::{Item, TrackId};
-use crate::timeline::queue::EventQueue;
 use crate::timeline::ring::Ring;
 
 /// Between two looks at the counters, while batches are open and while none is.
 const LOOK: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(250);
+/// Events that wait at most, and with how many the thread looks at once.
+const MOST_EVENTS: usize = 1 << 16;
+const MANY_EVENTS: usize = 1 << 12;
 /// Between two writes.
 const WRITE: Duration = Duration::from_millis(250);
 
@@ -59,7 +62,7 @@ pub struct RecorderSources {
 }
 
 struct RecorderShared {
-    queue: EventQueue,
+    queue: Queue<TraceEvent>,
     shortest_ns: u64,
     closed: AtomicBool,
 }
@@ -77,10 +80,10 @@ impl Recorder {
     pub fn start(config: &TraceConfig, clock: Clock, sources: RecorderSources) -> io::Result<Self> {
         let (ring, path) = Ring::create(&config.path, config.bytes)?;
         let shortest_ns = u64::try_from(config.shortest.as_nanos()).unwrap_or(u64::MAX);
-        let shared = Arc::new(RecorderShared { queue: EventQueue::new(), shortest_ns, closed: AtomicBool::new(false) });
+        let queue = Queue::new(Bounds { rows: MOST_EVENTS, bytes: usize::MAX });
+        let shared = Arc::new(RecorderShared { queue, shortest_ns, closed: AtomicBool::new(false) });
         let writer = RecorderThread::new(config, path.clone(), ring, shared.clone(), clock, sources);
         let thread = std::thread::Builder::new().name("guerdon-trace".to_owned()).spawn(move || writer.run())?;
-        shared.queue.written_by(thread.thread());
         Ok(Self { shared, path, thread: Mutex::new(Some(thread)) })
     }
 
@@ -99,11 +102,11 @@ impl Recorder {
     /// Writes the rest, for at most `within`, and ends.
     pub fn close(&self, within: Duration) {
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.queue.ask();
+        self.shared.queue.wake();
         let Some(thread) = self.thread.lock().take() else { return };
         let until = Instant::now() + within;
         while !thread.is_finished() && Instant::now() < until {
-            self.shared.queue.ask();
+            self.shared.queue.wake();
             std::thread::sleep(Duration::from_millis(1));
         }
         if thread.is_finished() {
@@ -115,7 +118,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.queue.ask();
+        self.shared.queue.wake();
     }
 }
 
@@ -129,9 +132,9 @@ impl Tracer for Recorder {
             return;
         }
         let wakes = matches!(event, TraceEvent::BatchSubmitted { .. });
-        self.shared.queue.push(event);
+        self.shared.queue.push(event, 1, 0);
         if wakes {
-            self.shared.queue.ask();
+            self.shared.queue.wake();
         }
     }
 }
@@ -166,6 +169,7 @@ impl RecorderThread {
     }
 
     fn run(mut self) {
+        self.shared.queue.serve();
         let mut written = Instant::now();
         let mut before_ns = 0;
         loop {
@@ -195,15 +199,14 @@ impl RecorderThread {
             }
             // A batch is reported a moment before the scheduler has it.
             let looks = open || self.timeline.has_open_batches();
-            // Ended early by `EventQueue::ask`.
-            std::thread::park_timeout(if looks { LOOK } else { REST });
+            self.shared.queue.rest(MANY_EVENTS, Some(Instant::now() + if looks { LOOK } else { REST }));
         }
     }
 
     /// Takes in the events that came.
     fn take(&mut self, now_ns: u64) -> io::Result<()> {
         let most = self.ring.slot_bytes() / 4;
-        for event in self.shared.queue.take() {
+        for event in self.shared.queue.take(MOST_EVENTS) {
             self.timeline.take(event);
             if self.timeline.bytes > most {
                 let items = self.timeline.take_items();

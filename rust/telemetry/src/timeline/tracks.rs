@@ -40,8 +40,6 @@ struct BusySpans {
     spans: VecDeque<(u64, u64)>,
     /// Before it nothing is known to be free.
     since_ns: u64,
-    /// The last of them: most that is reported begins behind it.
-    last: (u64, u64),
 }
 
 impl BusySpans {
@@ -62,9 +60,6 @@ impl BusySpans {
     /// Since when it is free, if it is all the time. A slice that is reported late ends before the
     /// next begins: readers take what happened at one moment in the order of the file.
     fn free_since(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
-        if to_ns >= self.last.0 {
-            return (self.last.1 <= from_ns).then_some(self.last.1);
-        }
         let (free_ns, next_ns) = self.gap(from_ns);
         (free_ns <= from_ns && to_ns < next_ns).then_some(free_ns)
     }
@@ -77,7 +72,6 @@ impl BusySpans {
         {
             self.since_ns = to_ns;
         }
-        self.last = self.spans.back().copied().unwrap_or_default();
     }
 }
 
@@ -131,7 +125,7 @@ impl Tracks {
 
     /// When the last slice of a track ended.
     pub(crate) fn last_end_ns(&self, track: TrackId) -> u64 {
-        self.all[track].taken.last.1
+        self.all[track].taken.spans.back().map_or(0, |(_, to_ns)| *to_ns)
     }
 
     /// Puts a slice on one of the tracks below `parent` that is free meanwhile: of these on the one
@@ -175,23 +169,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The last slice of a track tells the same as all of its slices, however late slices come,
-        /// and though they overlap.
-        #[test]
-        fn the_last_slice_says_what_a_search_says(calls in prop::collection::vec((0..400_u64, 0..40_u64), 1..200)) {
-            let mut taken = BusySpans::default();
-            for (start, length) in calls {
-                let end = start + length;
-                let (free, next) = taken.gap(start);
-                let expected = (free <= start && end < next).then_some(free);
-                prop_assert_eq!(taken.free_since(start, end), expected);
-                // A slice that has no room is taken too, now and then.
-                if expected.is_some() || start % 3 == 0 {
-                    taken.take(start, end);
-                }
-            }
-        }
-
         /// For any overlap of calls, those of one track don't overlap, and there are no more tracks
         /// than calls at a time.
         #[test]
