@@ -53,14 +53,14 @@ def endpoints_of(engine: Engine | None, place: tuple[int, int], fleet: EndpointL
         return [Endpoint(fleet.shown(url), weight) for url, weight in fleet.endpoints]
     return [
         Endpoint(
-            address=fleet.shown(one.url),
-            weight=one.weight,
-            ip=one.address,
-            breaker=one.breaker,
-            in_flight=one.in_flight,
-            answered=one.answered,
-            failed=one.failed,
-            p50_s=one.p50_s,
+            address=fleet.shown(one["url"]),
+            weight=one["weight"],
+            ip=one["address"],
+            breaker=one["breaker"],
+            in_flight=one["in_flight"],
+            answered=one["answered"],
+            failed=one["failed"],
+            p50_s=one["p50_s"],
         )
         for one in engine.endpoints(*place)
     ]

@@ -16,7 +16,7 @@ use guerdon_core::in_flight::{InFlight, Location};
 use guerdon_core::lane;
 use guerdon_core::observer::BatchObserver;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_http::HttpLane;
+use guerdon_http::{EndpointSnapshot, HttpLane};
 use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_remote::{NodeSnapshot, RemoteLane};
 use guerdon_telemetry::journal::Journal;
@@ -147,31 +147,13 @@ impl EngineView {
             }
         });
         let endpoints = self.config.fleets.iter().flat_map(|(name, function, member, path)| {
-            shown.http.endpoints(*function, *member).into_iter().map(move |one| {
-                let (base, query) =
-                    one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
-                let base = base.strip_suffix(&**path).unwrap_or(base);
-                let url = query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}"));
-                Endpoint {
-                    function: name.clone(),
-                    place: one.address.map_or_else(|| url.clone(), |address| format!("{url} ({address})")),
-                    url,
-                    address: one.address.map(|address| address.to_string()),
-                    weight: one.weight,
-                    breaker: one.breaker,
-                    in_flight: one.in_flight,
-                    answered: one.answered,
-                    failed: one.failed,
-                    p50_s: one.p50_ns.map(seconds),
-                }
-            })
+            shown.http.endpoints(*function, *member).into_iter().map(move |one| endpoint(name, path, one))
         });
-        let nodes = shown.remote.as_ref().map(|remote| remote.nodes()).unwrap_or_default().into_iter().map(node);
         Snapshot {
             functions: functions.collect(),
             endpoints: endpoints.collect(),
             isolations: self.config.isolations.clone(),
-            nodes: nodes.collect(),
+            nodes: nodes(shown.remote.as_deref()),
             stats: shown.stats(),
         }
     }
@@ -228,10 +210,39 @@ impl Source for EngineView {
     }
 }
 
-fn node(one: NodeSnapshot) -> Node {
-    let NodeSnapshot { name, state, slots, calls, bytes, ended, reason, stats, .. } = one;
-    let abandoned_threads = stats.abandoned_threads;
-    Node { name: name.to_string(), state: state.word(), slots, calls, bytes, ended, abandoned_threads, reason }
+/// An endpoint of a function, without the path that is added to its addresses.
+pub fn endpoint(function: &str, path: &str, one: EndpointSnapshot) -> Endpoint {
+    let (base, query) = one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
+    let base = base.strip_suffix(path).unwrap_or(base);
+    let url = query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}"));
+    Endpoint {
+        function: function.to_owned(),
+        place: one.address.map_or_else(|| url.clone(), |address| format!("{url} ({address})")),
+        url,
+        address: one.address.map(|address| address.to_string()),
+        weight: one.weight,
+        breaker: one.breaker,
+        in_flight: one.in_flight,
+        answered: one.answered,
+        failed: one.failed,
+        p50_s: one.p50_ns.map(seconds),
+    }
+}
+
+/// The nodes; those that were lost, until one of their name comes.
+pub fn nodes(lane: Option<&RemoteLane>) -> Vec<Node> {
+    let node = |one: NodeSnapshot| Node {
+        name: one.name.to_string(),
+        state: one.state.word(),
+        slots: one.slots,
+        frames: one.frames,
+        calls: one.calls,
+        bytes: one.bytes,
+        ended: one.ended,
+        reason: one.reason,
+        stats: one.stats.named().into(),
+    };
+    lane.map(RemoteLane::nodes).unwrap_or_default().into_iter().map(node).collect()
 }
 
 fn idle_worker(pid: i32) -> Worker {

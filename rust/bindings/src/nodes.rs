@@ -1,6 +1,5 @@
 //! `Link`: one end of the connection to a node or to a driver; and the nodes of an engine.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::{ThreadLane, most_threads};
 use guerdon_process::{Printer, ProcessConfig, standard_error};
-use guerdon_remote::{Link, NodeSnapshot, OutgoingBytes, Pace, RemoteConfig, RemoteLane, RunsOn};
+use guerdon_remote::{Link, OutgoingBytes, Pace, RemoteConfig, RemoteLane, RunsOn};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -126,20 +125,6 @@ impl PyLink {
     }
 }
 
-/// A node at one moment.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "NodeSnapshot")]
-pub struct PyNodeSnapshot {
-    name: String,
-    state: &'static str,
-    slots: usize,
-    frames: usize,
-    calls: usize,
-    bytes: usize,
-    ended: u64,
-    reason: Option<String>,
-    stats: BTreeMap<&'static str, u64>,
-}
-
 /// Lanes that run calls here when no node is left.
 pub struct Here<'a> {
     pub threads: &'a Arc<ThreadLane>,
@@ -224,19 +209,4 @@ pub fn add(lane: Option<&Arc<RemoteLane>>, name: &str) -> PyResult<PyLink> {
 
 pub fn drain(lane: Option<&Arc<RemoteLane>>, name: &str) -> PyResult<()> {
     if there(lane)?.drain(name) { Ok(()) } else { Err(PyValueError::new_err(format!("there is no node '{name}'"))) }
-}
-
-pub fn snapshots(lane: &Arc<RemoteLane>) -> Vec<PyNodeSnapshot> {
-    let snapshot = |one: NodeSnapshot| PyNodeSnapshot {
-        name: one.name.to_string(),
-        state: one.state.word(),
-        slots: one.slots,
-        frames: one.frames,
-        calls: one.calls,
-        bytes: one.bytes,
-        ended: one.ended,
-        reason: one.reason,
-        stats: one.stats.named().into(),
-    };
-    lane.nodes().into_iter().map(snapshot).collect()
 }

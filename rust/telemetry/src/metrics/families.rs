@@ -291,7 +291,7 @@ families! {
     );
     Gauge(
         "guerdon_node_abandoned_threads", NODE, "Threads of a node that are stuck in a call out of time",
-        |all| by_node(all, |one| one.abandoned_threads.into())
+        |all| by_node(all, |one| one.stats.get("abandoned_threads").copied().unwrap_or_default().into())
     );
     Counter("guerdon_nodes_lost_total", &[], "Nodes that were lost", |all| stat(all, "nodes_lost"));
 }

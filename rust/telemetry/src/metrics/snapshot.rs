@@ -112,14 +112,16 @@ pub struct Node {
     pub state: &'static str,
     /// Its workers.
     pub slots: usize,
-    /// Calls and their bytes that it has.
+    /// Frames, calls and their bytes that it has.
+    pub frames: usize,
     pub calls: usize,
     pub bytes: usize,
+    /// Calls that it has ended.
     pub ended: u64,
-    /// Threads there that are stuck in calls past their timeouts.
-    pub abandoned_threads: u64,
     /// Why it was lost.
     pub reason: Option<String>,
+    /// Counters of its workers and threads, as it last said.
+    pub stats: BTreeMap<&'static str, u64>,
 }
 
 /// Calls in flight of an engine.
