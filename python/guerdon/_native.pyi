@@ -6,7 +6,7 @@ says otherwise. Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps 
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, TypedDict, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
@@ -422,21 +422,15 @@ class Engine:
     def usage(self) -> list[dict[str, float]]:
         """What each function used since start, as `Batch.usage`."""
 
-    def metrics_address(self) -> tuple[str | None, str | None]:
-        """Where the metrics are served, or why they are not; both None where nobody asked for
-        it."""
-
     def metric_samples(self) -> list[tuple[str, list[tuple[str, str]], float]]:
         """The metrics now: name, labels and value; of a histogram its ``_sum`` and ``_count``."""
 
     def metrics_text(self, open_metrics: bool) -> str:
         """The metrics now, as text: in OpenMetrics, or in Prometheus' own format."""
 
-    def state_socket(self) -> tuple[str | None, str | None]:
-        """The socket of the live state, or why there is none."""
-
-    def trace_file(self) -> tuple[str | None, str | None]:
-        """The file of its timeline, or why there is none."""
+    def places(self) -> dict[Literal["metrics", "state", "trace"], tuple[str | None, str | None]]:
+        """The address of the metrics, the socket of the live state and the file of the timeline,
+        each beside the reason why there is none; both None where nobody asked for it."""
 
     def worker_pids(self) -> list[int]: ...
     def in_flight(self) -> list[BatchCall]:

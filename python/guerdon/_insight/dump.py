@@ -23,8 +23,7 @@ from guerdon._insight.endpoint import Endpoint, endpoints_of
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
     from guerdon._insight.stack_source import StackFrame, StackSource
-    from guerdon._native import Engine
-    from guerdon._native import BatchCall
+    from guerdon._native import BatchCall, Engine
 
 __all__ = ["Dump", "InFlight", "with_source"]
 
@@ -194,8 +193,8 @@ def _holder(one: BatchCall) -> int | str:
 
 def _identity(one: BatchCall) -> tuple[object, ...]:
     """Returns a key that stays the same as long as the call runs."""
-    keys = ("function", "batch", "phase", "attempt", "thread", "on_loop")
-    return (tuple(one["spans"]), *(one[key] for key in keys))
+    place = one["thread"], one["on_loop"]
+    return one["function"], one["batch"], tuple(one["spans"]), one["phase"], one["attempt"], place
 
 
 def _call(

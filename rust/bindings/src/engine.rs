@@ -51,7 +51,7 @@ const TRACE_CLOSE: Duration = Duration::from_secs(2);
 /// A metric's name, its labels and its value.
 type MetricSample = (String, Vec<(&'static str, String)>, f64);
 
-/// Where something is, and the reason why it is nowhere.
+/// A place, and the reason why there is none.
 type Place = (Option<String>, Option<String>);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::gil;
 
-/// A call in flight, as far as it is of one batch, what has it, and where it stands.
+/// A call in flight, as far as it is of one batch, with its holder and its stack.
 #[derive(Clone, Serialize)]
 pub struct BatchCall {
     function: usize,
@@ -26,7 +26,7 @@ pub struct BatchCall {
     phase: &'static str,
     attempt: u16,
     age_s: f64,
-    /// What has it: a name, or the id of a process.
+    /// The name of its holder, and the id of one that is a worker process.
     place: String,
     pid: Option<i32>,
     /// On a thread: its number, and what Python calls it.

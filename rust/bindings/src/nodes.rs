@@ -6,9 +6,8 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
-use guerdon_inprocess::thread_lane::{ThreadLane, most_threads};
+use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
+use guerdon_inprocess::thread_lane::most_threads;
 use guerdon_process::{Printer, ProcessConfig, standard_error};
 use guerdon_remote::{Link, OutgoingBytes, Pace, RemoteConfig, RemoteLane, RunsOn};
 use pyo3::buffer::PyBuffer;
@@ -20,6 +19,7 @@ use tokio::runtime::Handle;
 use crate::config::FunctionConfig;
 use crate::gil;
 use crate::lane_kind::LaneKind;
+use crate::lanes::Lanes;
 use crate::local_lanes::LocalLanes;
 use crate::process::EngineProcess;
 
@@ -127,8 +127,7 @@ impl PyLink {
 
 /// Lanes that run calls here when no node is left.
 pub struct Here<'a> {
-    pub threads: &'a Arc<ThreadLane>,
-    pub loops: &'a Arc<AsyncioLane>,
+    pub lanes: &'a Lanes,
     pub process: &'a EngineProcess,
     pub workers: ProcessConfig,
 }
@@ -141,9 +140,8 @@ pub fn lane(
     functions: &[Function],
     (digest, silence): RemoteArg,
     here: Here<'_>,
-    supervisor: &Arc<SupervisorQueue>,
 ) -> Arc<RemoteLane> {
-    let Here { threads, loops, process, workers } = here;
+    let Here { lanes: Lanes { supervisor, threads, loops, .. }, process, workers } = here;
     let frame_calls = (0..functions.len()).map(|id| workers.frame_calls(id)).collect();
     let runs_on = configs.iter().enumerate().map(|(id, config)| match config.lane {
         LaneKind::Thread if config.anywhere => RunsOn::Threads(most_threads(&functions[id])),

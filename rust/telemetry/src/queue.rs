@@ -1,5 +1,5 @@
-//! Entries on their way to the thread that writes them, for the journal and the timeline: bounded by
-//! rows and by bytes, and nobody waits to get in.
+//! Entries on their way to the thread that writes them, for the journal and the timeline: bounded
+//! by rows and by bytes, and nobody waits to get in.
 //!
 //! - The channel has no lock. An entry without room is dropped, and its rows are counted; so is one
 //!   that comes after the end.
@@ -22,7 +22,7 @@ pub(crate) struct Bounds {
     pub bytes: usize,
 }
 
-struct Entry<T> {
+struct QueueEntry<T> {
     item: T,
     rows: usize,
     bytes: usize,
@@ -30,9 +30,9 @@ struct Entry<T> {
 
 pub(crate) struct Queue<T> {
     bounds: Bounds,
-    sender: Sender<Entry<T>>,
+    sender: Sender<QueueEntry<T>>,
     /// Locked by the one who takes.
-    receiver: Mutex<Receiver<Entry<T>>>,
+    receiver: Mutex<Receiver<QueueEntry<T>>>,
     /// Rows and bytes of the entries inside. Raised before an entry is in the channel, and lowered
     /// after it was taken.
     rows: AtomicUsize,
@@ -77,7 +77,7 @@ impl<T> Queue<T> {
         // Asked after the rows were raised: the one who takes goes when it has seen the end and no
         // rows after that.
         let refused = self.ended.load(SeqCst) || !(room || had_rows == 0);
-        if refused || self.sender.send(Entry { item, rows, bytes }).is_err() {
+        if refused || self.sender.send(QueueEntry { item, rows, bytes }).is_err() {
             self.rows.fetch_sub(rows, SeqCst);
             self.bytes.fetch_sub(bytes, Relaxed);
             self.dropped.fetch_add(rows as u64, Relaxed);
@@ -135,7 +135,7 @@ impl<T> Queue<T> {
         let mut taken = Vec::new();
         let mut have = 0;
         while have < rows
-            && let Ok(Entry { item, rows, bytes }) = receiver.try_recv()
+            && let Ok(QueueEntry { item, rows, bytes }) = receiver.try_recv()
         {
             self.rows.fetch_sub(rows, SeqCst);
             self.bytes.fetch_sub(bytes, Relaxed);

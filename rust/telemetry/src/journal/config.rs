@@ -27,7 +27,7 @@ pub struct JournalConfig {
     pub rotate: u64,
     /// Makes a reason and a traceback of a note.
     pub describe: fn(Note) -> (String, Option<String>),
-    /// Told each kind of trouble once, on the writer's thread.
+    /// Listener for trouble, called on the writer's thread: once for each kind.
     pub on_trouble: Box<dyn Fn(&str) + Send + Sync>,
     /// The engine's.
     pub clock: Clock,

@@ -25,7 +25,7 @@ impl FamilyKind {
     }
 }
 
-/// What metrics are made of.
+/// Figures of an engine, of which metrics are made.
 #[derive(Clone, Copy)]
 pub struct Figures<'a> {
     pub identity: &'a Identity,
@@ -35,32 +35,32 @@ pub struct Figures<'a> {
 }
 
 /// A value, written so that none of it is lost.
-pub enum Value<'a> {
+pub enum Measure<'a> {
     Whole(u64),
     Real(f64),
     Times(&'a Histogram),
 }
 
-impl From<u64> for Value<'_> {
+impl From<u64> for Measure<'_> {
     fn from(number: u64) -> Self {
         Self::Whole(number)
     }
 }
 
-impl From<usize> for Value<'_> {
+impl From<usize> for Measure<'_> {
     fn from(number: usize) -> Self {
         Self::Whole(number as u64)
     }
 }
 
-impl From<f64> for Value<'_> {
+impl From<f64> for Measure<'_> {
     fn from(number: f64) -> Self {
         Self::Real(number)
     }
 }
 
 /// The values of a family's labels, and the value.
-pub type Series<'a> = (Vec<&'a str>, Value<'a>);
+pub type Series<'a> = (Vec<&'a str>, Measure<'a>);
 
 /// A metric with its labels; `rank` comes with all of them.
 pub struct Family {
@@ -92,38 +92,38 @@ fn stat<'a>(all: Figures<'a>, name: &str) -> Vec<Series<'a>> {
     all.snapshot.stats.get(name).map(|number| (Vec::new(), (*number).into())).into_iter().collect()
 }
 
-fn tallied<'a>(all: Figures<'a>, value: impl Fn(&'a Tally) -> Value<'a>) -> Vec<Series<'a>> {
+fn tallied<'a>(all: Figures<'a>, value: impl Fn(&'a Tally) -> Measure<'a>) -> Vec<Series<'a>> {
     let named = all.snapshot.functions.iter().zip(all.tallies);
     named.map(|(function, tally)| (vec![&*function.name], value(tally))).collect()
 }
 
-/// Of the functions that have it.
-fn by_function<'a>(all: Figures<'a>, value: impl Fn(&'a Function) -> Option<Value<'a>>) -> Vec<Series<'a>> {
+/// The series of the functions that have a value.
+fn by_function<'a>(all: Figures<'a>, value: impl Fn(&'a Function) -> Option<Measure<'a>>) -> Vec<Series<'a>> {
     all.snapshot.functions.iter().filter_map(|one| Some((vec![&*one.name], value(one)?))).collect()
 }
 
-/// Of judges that are counted in tokens.
+/// The series of judges that are counted in tokens.
 fn tokens<'a>(all: Figures<'a>, value: fn(Usage) -> u64) -> Vec<Series<'a>> {
     by_function(all, |one| one.usage.filter(|_| one.tokens).map(|usage| value(usage).into()))
 }
 
-/// Of functions with a cache folder.
+/// The series of functions with a cache folder.
 fn kept<'a>(all: Figures<'a>, value: fn(Cache) -> u64) -> Vec<Series<'a>> {
     by_function(all, |one| one.cache.filter(|cache| cache.kept).map(|cache| value(cache).into()))
 }
 
-fn by_endpoint<'a>(all: Figures<'a>, value: impl Fn(&'a Endpoint) -> Value<'a>) -> Vec<Series<'a>> {
+fn by_endpoint<'a>(all: Figures<'a>, value: impl Fn(&'a Endpoint) -> Measure<'a>) -> Vec<Series<'a>> {
     all.snapshot.endpoints.iter().map(|one| (vec![&*one.function, &*one.place], value(one))).collect()
 }
 
-/// Without those that were lost: names come anew with each node of an autoscaler.
-fn by_node<'a>(all: Figures<'a>, value: impl Fn(&'a Node) -> Value<'a>) -> Vec<Series<'a>> {
+/// The series of all nodes that were not lost: each node of an autoscaler has a new name.
+fn by_node<'a>(all: Figures<'a>, value: impl Fn(&'a Node) -> Measure<'a>) -> Vec<Series<'a>> {
     let there = all.snapshot.nodes.iter().filter(|one| one.state != "lost");
     there.map(|one| (vec![&*one.name], value(one))).collect()
 }
 
 /// The place of a state's word among those that come before the last one.
-fn state<'a>(word: &str, first: [&str; 2]) -> Value<'a> {
+fn state<'a>(word: &str, first: [&str; 2]) -> Measure<'a> {
     first.iter().position(|known| *known == word).unwrap_or(first.len()).into()
 }
 
@@ -154,11 +154,11 @@ families! {
     );
     Histogram(
         "guerdon_call_run_seconds", FUNCTION, "How long the calls of a function ran",
-        |all| tallied(all, |tally| Value::Times(&tally.run))
+        |all| tallied(all, |tally| Measure::Times(&tally.run))
     );
     Histogram(
         "guerdon_call_queue_seconds", FUNCTION, "How long calls waited from when they could be made until they ran",
-        |all| tallied(all, |tally| Value::Times(&tally.queue))
+        |all| tallied(all, |tally| Measure::Times(&tally.queue))
     );
     Counter(
         "guerdon_groups_total", FUNCTION, "Groups with at least two rewards",

@@ -1,5 +1,5 @@
-//! A histogram of times: exact counts at the bounds that Prometheus sees, and beside them buckets of
-//! an eighth of an octave for percentiles, which are found by the highest bits of a time.
+//! A histogram of times: exact counts at the bounds that Prometheus sees, and beside them buckets
+//! of an eighth of an octave for percentiles, which are found by the highest bits of a time.
 
 /// The `le` of the buckets, in nanoseconds: 10 us to 1000 s.
 pub const BOUNDS: [u64; 25] = bounds();
@@ -53,7 +53,7 @@ const fn end(bucket: usize) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Box<[u64]>,
-    /// For each of `BOUNDS`, the times up to it that are above the bound before.
+    /// Counts of the times between each of `BOUNDS` and the one before.
     at_bounds: [u64; BOUNDS.len()],
     count: u64,
     sum_ns: u64,

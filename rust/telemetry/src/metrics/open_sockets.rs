@@ -39,7 +39,8 @@ pub enum Address {
 }
 
 impl Address {
-    /// Returns the local address of a socket; `None` of others, and of what is no socket.
+    /// Returns the local address of a socket; `None` of another file, and of a socket without a
+    /// name.
     fn of(socket: impl AsFd) -> Option<Self> {
         let address = getsockname(socket).ok()?;
         let unix = SocketAddrUnix::try_from(address.clone()).ok();
@@ -88,10 +89,10 @@ fn locked<T>(work: impl FnOnce(&mut OpenSockets) -> T) -> T {
 }
 
 /// An address that is entered; it leaves when this is dropped.
-pub struct Entry(Address);
+pub struct AddressEntry(Address);
 
 /// Begins to listen, and enters the address.
-pub fn listen<T: AsFd>(opening: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Entry)> {
+pub fn listen<T: AsFd>(opening: impl FnOnce() -> io::Result<T>) -> io::Result<(T, AddressEntry)> {
     locked(|open| {
         let listener = opening()?;
         let address = Address::of(&listener).ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -99,11 +100,11 @@ pub fn listen<T: AsFd>(opening: impl FnOnce() -> io::Result<T>) -> io::Result<(T
             (open.process, open.addresses) = (process::id(), Vec::new());
         }
         open.addresses.push(address.clone());
-        Ok((listener, Entry(address)))
+        Ok((listener, AddressEntry(address)))
     })
 }
 
-impl Drop for Entry {
+impl Drop for AddressEntry {
     fn drop(&mut self) {
         locked(|open| {
             if let Some(place) = open.addresses.iter().position(|one| *one == self.0) {
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn a_listener_and_its_connections_are_found_and_clients_are_not() {
         for ip in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED] {
-            let (listener, Entry(address)) = &listen(|| TcpListener::bind((ip, 0))).unwrap();
+            let (listener, AddressEntry(address)) = &listen(|| TcpListener::bind((ip, 0))).unwrap();
             let port = listener.local_addr().unwrap().port();
             let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
             let (connection, _) = listener.accept().unwrap();
@@ -134,7 +135,7 @@ mod tests {
             assert!(!address.has(TcpListener::bind((ip, 0)).unwrap()));
         }
         let path = std::env::temp_dir().join(format!("guerdon-sockets-{}", process::id()));
-        let (listener, Entry(address)) = &listen(|| UnixListener::bind(&path)).unwrap();
+        let (listener, AddressEntry(address)) = &listen(|| UnixListener::bind(&path)).unwrap();
         let client = UnixStream::connect(&path).unwrap();
         let (connection, _) = listener.accept().unwrap();
         assert!(address.has(listener) && address.has(&connection) && !address.has(&client));
@@ -146,7 +147,7 @@ mod tests {
         let (opening, opened) = channel();
         hold();
         let server = thread::spawn(move || {
-            let (_, Entry(address)) = &listen(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
+            let (_, AddressEntry(address)) = &listen(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
             opening.send(locked(|open| open.addresses.contains(address))).unwrap();
         });
         assert_eq!(opened.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));

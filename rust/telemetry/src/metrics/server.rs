@@ -35,7 +35,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::metrics::families::Figures;
-use crate::metrics::open_sockets::{self, Entry};
+use crate::metrics::open_sockets::{self, AddressEntry};
 use crate::metrics::pages;
 use crate::metrics::snapshot::{Identity, Source};
 use crate::metrics::tallies::Tallies;
@@ -180,13 +180,13 @@ enum Bound {
     Unix(StdUnixListener),
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<(Bound, Entry)> {
+fn bind_tcp(address: SocketAddr) -> io::Result<(Bound, AddressEntry)> {
     let (listener, entry) = open_sockets::listen(|| std::net::TcpListener::bind(address))?;
     listener.set_nonblocking(true)?;
     Ok((Bound::Tcp(listener), entry))
 }
 
-fn bind_unix(path: &Path) -> io::Result<(Bound, Entry)> {
+fn bind_unix(path: &Path) -> io::Result<(Bound, AddressEntry)> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -201,7 +201,7 @@ fn spawn_thread(serving: impl Future<Output = ()> + Send + 'static) -> io::Resul
     std::thread::Builder::new().name("guerdon-metrics".to_owned()).spawn(move || runtime.block_on(serving))
 }
 
-async fn serve_all(listening: Vec<(Bound, Entry)>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
+async fn serve_all(listening: Vec<(Bound, AddressEntry)>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
     let mut serving = JoinSet::new();
     for (bound, entry) in listening {
         serving.spawn(serve_one(bound, entry, shared.clone(), stopped.clone()));
@@ -211,7 +211,7 @@ async fn serve_all(listening: Vec<(Bound, Entry)>, shared: Arc<ServerShared>, st
 
 async fn serve_one(
     bound: Bound,
-    entry: Entry,
+    entry: AddressEntry,
     shared: Arc<ServerShared>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {

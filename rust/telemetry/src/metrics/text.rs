@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use guerdon_core::clock::seconds;
 
-use crate::metrics::families::{FAMILIES, Family, FamilyKind, Figures, Value};
+use crate::metrics::families::{FAMILIES, Family, FamilyKind, Figures, Measure};
 use crate::metrics::histogram::BOUNDS;
 
 /// The metrics, in OpenMetrics or in Prometheus' own format.
@@ -40,18 +40,18 @@ struct Text {
 }
 
 impl Text {
-    fn series(&mut self, family: &Family, labels: &[&str], value: &Value<'_>) {
-        let Value::Times(histogram) = value else { return self.line(family, "", labels, None, value) };
+    fn series(&mut self, family: &Family, labels: &[&str], value: &Measure<'_>) {
+        let Measure::Times(histogram) = value else { return self.line(family, "", labels, None, value) };
         for (bound, count) in BOUNDS.iter().zip(histogram.cumulative()) {
             let le = format!("{:?}", seconds(*bound));
-            self.line(family, "_bucket", labels, Some(&le), &Value::Whole(count));
+            self.line(family, "_bucket", labels, Some(&le), &Measure::Whole(count));
         }
-        self.line(family, "_bucket", labels, Some("+Inf"), &Value::Whole(histogram.count()));
-        self.line(family, "_sum", labels, None, &Value::Real(seconds(histogram.sum_ns())));
-        self.line(family, "_count", labels, None, &Value::Whole(histogram.count()));
+        self.line(family, "_bucket", labels, Some("+Inf"), &Measure::Whole(histogram.count()));
+        self.line(family, "_sum", labels, None, &Measure::Real(seconds(histogram.sum_ns())));
+        self.line(family, "_count", labels, None, &Measure::Whole(histogram.count()));
     }
 
-    fn line(&mut self, family: &Family, suffix: &str, labels: &[&str], le: Option<&str>, value: &Value<'_>) {
+    fn line(&mut self, family: &Family, suffix: &str, labels: &[&str], le: Option<&str>, value: &Measure<'_>) {
         debug_assert_eq!(labels.len(), family.labels.len(), "{}", family.name);
         let _ = write!(self.out, "{}{suffix}{{", family.name);
         for (name, value) in family.labels.iter().zip(labels) {
@@ -63,9 +63,9 @@ impl Text {
         }
         let _ = write!(self.out, "rank=\"{}\"}} ", self.rank);
         let _ = match value {
-            Value::Whole(number) => writeln!(self.out, "{number}"),
-            Value::Real(number) => writeln!(self.out, "{number:?}"),
-            Value::Times(_) => Ok(()), // has lines of numbers
+            Measure::Whole(number) => writeln!(self.out, "{number}"),
+            Measure::Real(number) => writeln!(self.out, "{number:?}"),
+            Measure::Times(_) => Ok(()), // has lines of numbers
         };
     }
 }
@@ -90,9 +90,9 @@ pub fn samples(figures: Figures<'_>) -> Vec<Sample> {
                 samples.push(Sample { name: format!("{}{suffix}", family.name), labels: labels.collect(), value });
             };
             match value {
-                Value::Whole(number) => push("", real(number)),
-                Value::Real(number) => push("", number),
-                Value::Times(histogram) => {
+                Measure::Whole(number) => push("", real(number)),
+                Measure::Real(number) => push("", number),
+                Measure::Times(histogram) => {
                     push("_sum", seconds(histogram.sum_ns()));
                     push("_count", real(histogram.count()));
                 }

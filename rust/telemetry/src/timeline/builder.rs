@@ -17,8 +17,8 @@ use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
 use crate::timeline::batches::{BatchState, Batches, CallTally};
 use crate::timeline::frame_layout::FrameLayout;
-use crate::timeline::item::{Item, TrackId, shortened};
-use crate::timeline::packets::{EventKind, TrackEvent};
+use crate::timeline::item::{Item, TrackId};
+use crate::timeline::packets::{EventKind, TrackEvent, shortened};
 use crate::timeline::tracks::{TrackKind, Tracks, first_u64};
 
 /// The track that counts the events without room.
@@ -93,7 +93,7 @@ impl TimelineBuilder {
                     in_flight: of("in flight", TrackKind::Counter),
                     limit: of("limit", TrackKind::Counter),
                     calls: of("calls", TrackKind::Slices),
-                    name: Bytes::copy_from_slice(shortened(name).as_bytes()),
+                    name: shortened(name),
                     load: None,
                 }
             })

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 
-use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::timeline::item::{Item, TrackId};
@@ -44,11 +43,13 @@ fn describe(tracks: &Tracks, id: TrackId, described: &mut HashSet<TrackId>, sequ
     if let Some(parent) = parent {
         describe(tracks, *parent, described, sequence, out);
     }
-    let name = Bytes::copy_from_slice(name.as_bytes());
     let track = TrackDescriptor {
         uuid: *uuid,
         name: name.clone(),
-        process: if let TrackKind::Process(pid) = *kind { Some(ProcessDescriptor { pid, name }) } else { None },
+        process: match *kind {
+            TrackKind::Process(pid) => Some(ProcessDescriptor { pid, name: name.clone() }),
+            TrackKind::Slices | TrackKind::Counter => None,
+        },
         parent: parent.map(|parent| tracks.get(parent).uuid),
         counter: (*kind == TrackKind::Counter).then_some(()),
         child_ordering: EXPLICIT,

@@ -4,9 +4,6 @@ use prost::Message;
 
 use crate::timeline::packets::{EventKind, TrackEvent};
 
-/// The most bytes of a name or of a text: more is of no use on a screen.
-const LONGEST_TEXT: usize = 256;
-
 /// A track, by its place in `Tracks`.
 pub(crate) type TrackId = usize;
 
@@ -36,9 +33,4 @@ impl Item {
     pub(crate) fn bytes(&self) -> usize {
         24 + self.event.encoded_len()
     }
-}
-
-/// The beginning of a text, in whole characters.
-pub(crate) fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }

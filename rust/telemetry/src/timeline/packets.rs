@@ -7,10 +7,16 @@
 use bytes::{Buf, Bytes};
 use prost::{Enumeration, Message, Oneof};
 
-use crate::timeline::item::shortened;
-
 /// The tag of `Trace.packet`: a file is packets, each with it and its length in front.
 pub(crate) const PACKET_TAG: u8 = 0x0a;
+
+/// The most bytes of a name or of a text: more is of no use on a screen.
+const LONGEST_TEXT: usize = 256;
+
+/// The beginning of a text, in whole characters.
+pub(crate) fn shortened(text: &str) -> Bytes {
+    Bytes::copy_from_slice(&text.as_bytes()[..text.floor_char_boundary(LONGEST_TEXT)])
+}
 
 /// `TracePacket`.
 #[derive(Clone, PartialEq, Message)]
@@ -171,7 +177,7 @@ impl TrackEvent {
     }
 
     pub(crate) fn text(self, key: &'static str, value: &str) -> Self {
-        self.with(key, Value::Text(Bytes::copy_from_slice(shortened(value).as_bytes())))
+        self.with(key, Value::Text(shortened(value)))
     }
 
     pub(crate) fn flow(mut self, flow: u64) -> Self {

@@ -6,9 +6,11 @@
 //!   several tracks, of which each slice gets one that was free meanwhile.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
-use crate::timeline::item::{TrackId, shortened};
+use bytes::Bytes;
+
+use crate::timeline::item::TrackId;
+use crate::timeline::packets::shortened;
 
 /// The last slices of a track between which there may be room for one that is reported late.
 const SPANS: usize = 64;
@@ -26,7 +28,7 @@ pub(crate) enum TrackKind {
 pub(crate) struct Track {
     pub uuid: u64,
     pub parent: Option<TrackId>,
-    pub name: Arc<str>,
+    pub name: Bytes,
     pub kind: TrackKind,
     /// Its place among its siblings.
     pub rank: u32,
@@ -78,7 +80,7 @@ impl BusySpans {
 #[derive(Default)]
 pub(crate) struct Tracks {
     all: Vec<Track>,
-    known: HashMap<(Option<TrackId>, Arc<str>), TrackId>,
+    known: HashMap<(Option<TrackId>, Bytes), TrackId>,
     /// Lanes of a track whose slices run side by side: the tracks that show it.
     lanes: HashMap<TrackId, Vec<TrackId>>,
     salt: u64,
@@ -96,7 +98,7 @@ impl Tracks {
 
     /// A track by its name among those of its parent; made if it does not exist.
     pub(crate) fn of(&mut self, parent: Option<TrackId>, name: &str, kind: TrackKind) -> TrackId {
-        let name: Arc<str> = shortened(name).into();
+        let name = shortened(name);
         if let Some(track) = self.known.get(&(parent, name.clone())) {
             return *track;
         }
@@ -104,7 +106,7 @@ impl Tracks {
         let track = self.all.len();
         let mut hasher = blake3::Hasher::new();
         hasher.update(&above.to_le_bytes());
-        hasher.update(name.as_bytes());
+        hasher.update(&name);
         let uuid = first_u64(&hasher);
         let rank = self.all.len() as u32;
         self.all.push(Track { uuid, parent, name: name.clone(), kind, rank, taken: BusySpans::default() });
@@ -147,7 +149,7 @@ impl Tracks {
         if let Some((lane, _)) = free.max_by_key(|(_, since_ns)| *since_ns) {
             return lane;
         }
-        let name = format!("{} {}", self.all[parent].name, lanes.len() + 1);
+        let name = format!("{} {}", String::from_utf8_lossy(&self.all[parent].name), lanes.len() + 1);
         let lane = self.of(Some(parent), &name, TrackKind::Slices);
         self.lanes.entry(parent).or_default().push(lane);
         lane

@@ -298,9 +298,7 @@ class RayCluster:
         """Returns whether all agents have as much as they can run."""
         assert self._engine is not None
         return all(
-            node["calls"] >= node["slots"]
-            for node in self._engine.nodes()
-            if node["state"] in ("ready", "connecting")
+            node["calls"] >= node["slots"] for node in self._engine.nodes() if node["state"] in ("ready", "connecting")
         )
 
     def _lose_all_if_gone(self, error: Exception) -> None:
