@@ -13,6 +13,7 @@ use guerdon_core::dependents;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_core::limits::LimitWarning;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
 use guerdon_native::NativeLane;
@@ -128,14 +129,15 @@ impl Parts {
         let journal = journal.transpose()?;
         shown.journal = journal.as_ref().map(|journal| journal.journal().clone());
         let shown = Arc::new(shown);
-        let (mut monitoring, mut observers) = (None, Vec::new());
+        let (mut monitoring, mut sinks) = (None, Vec::<Arc<dyn Telemetry>>::new());
         if let Some(config) = monitor {
             let (monitor, observer) = Monitor::start(py, runtime, config, functions, &shown);
             monitoring = Some(monitor);
-            observers.push(observer);
+            sinks.push(observer);
         }
-        observers.extend(journal.iter().map(EngineJournal::observer));
-        shown.scheduler.observe(observers);
+        sinks.extend(shown.journal.iter().map(|journal| journal.clone() as Arc<dyn Telemetry>));
+        sinks.extend(shown.recorder.iter().map(|recorder| recorder.clone() as Arc<dyn Telemetry>));
+        shown.scheduler.observe(sinks);
         Ok(Self { shown, lanes: own, journal, monitor: monitoring, trace_problem })
     }
 

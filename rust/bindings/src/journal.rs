@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::observer::BatchObserver;
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, Recovery, TextSource, recover};
 use parking_lot::Mutex;
@@ -90,10 +89,6 @@ impl EngineJournal {
         };
         let journal = Arc::new(Journal::start(config, source)?);
         Ok(Self { journal, texts, late })
-    }
-
-    pub fn observer(&self) -> Arc<dyn BatchObserver> {
-        self.journal.clone()
     }
 
     /// Ends it, and waits for its last part.

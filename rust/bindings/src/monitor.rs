@@ -14,7 +14,7 @@ use guerdon_cache::OutcomeStore;
 use guerdon_core::clock::seconds;
 use guerdon_core::in_flight::{InFlight, Location};
 use guerdon_core::lane;
-use guerdon_core::observer::BatchObserver;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_http::{EndpointSnapshot, HttpLane};
 use guerdon_inprocess::supervisor::SupervisorQueue;
@@ -271,7 +271,7 @@ impl Monitor {
         config: &MonitorConfig,
         functions: &[FunctionConfig],
         shown: &Arc<Shown>,
-    ) -> (Self, Arc<dyn BatchObserver>) {
+    ) -> (Self, Arc<dyn Telemetry>) {
         let tallies = Arc::new(Tallies::new(shown.scheduler.clock(), functions.len()));
         if config.address.is_some() {
             tallies.count();

@@ -8,8 +8,9 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::lane;
 use guerdon_core::limits::LimitWarning;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::tracer::{Executor, Moment, TraceEvent, Tracer};
+use guerdon_core::tracer::{Executor, Moment, TraceEvent};
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_telemetry::timeline::{Recorder, RecorderSources, Summary, TraceConfig};
 use pyo3::exceptions::PyValueError;
@@ -43,9 +44,7 @@ pub fn start(
             supervisor.push(SupervisorRequest::Trouble { source: Source::Timeline, place, why });
         }),
     };
-    let recorder = Arc::new(Recorder::start(&config, scheduler.clock(), sources)?);
-    scheduler.trace(recorder.clone());
-    Ok(recorder)
+    Recorder::start(&config, scheduler.clock(), sources).map(Arc::new)
 }
 
 /// Draws a warning about an endpoint on a timeline.

@@ -10,14 +10,14 @@ use crate::frame::{FrameOwner, InHand, LaneOwner};
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
+use crate::observer::Telemetry;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::scheduler::state::SchedulerCore;
 use crate::sync::Ordering;
-use crate::tracer::Tracer;
 
 impl LaneOwner for SchedulerCore {
-    fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+    fn tracer(&self) -> Option<&Arc<dyn Telemetry>> {
         self.tracer.get()
     }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use guerdon_core::batch::Batch;
-use guerdon_core::observer::BatchObserver;
+use guerdon_core::observer::Telemetry;
 use parking_lot::Mutex;
 
 use crate::journal::config::JournalConfig;
@@ -68,7 +68,7 @@ impl Journal {
     }
 }
 
-impl BatchObserver for Journal {
+impl Telemetry for Journal {
     fn groups_completed(&self, batch: &Arc<Batch>, groups: &[usize]) {
         let samples = groups.len() * batch.group_size();
         let rows = samples * self.functions;

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlight;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Loads;
-use guerdon_core::tracer::{TraceEvent, Tracer};
+use guerdon_core::tracer::TraceEvent;
 use parking_lot::Mutex;
 use rustix::time::ClockId;
 
@@ -122,9 +123,9 @@ impl Drop for Recorder {
     }
 }
 
-impl Tracer for Recorder {
-    fn shortest_ns(&self) -> u64 {
-        self.shared.shortest_ns
+impl Telemetry for Recorder {
+    fn shortest_ns(&self) -> Option<u64> {
+        Some(self.shared.shortest_ns)
     }
 
     fn record(&self, event: TraceEvent) {
