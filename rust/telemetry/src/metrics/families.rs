@@ -1,10 +1,11 @@
 //! Every metric by name, with its meaning and its series: `docs/metrics.md` has the same table.
 
+use guerdon_core::outcome::Status;
+use guerdon_core::report::Usage;
+
 use crate::metrics::histogram::Histogram;
 use crate::metrics::snapshot::{Cache, Endpoint, Function, Identity, Node, Snapshot, unix_seconds};
 use crate::metrics::tallies::Tally;
-use guerdon_core::outcome::Status;
-use guerdon_core::report::Usage;
 
 /// Kind of a metric for Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,6 @@ impl Packet {
     /// Appends the packet to a file.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.push(PACKET_TAG);
-        out.reserve(self.encoded_len() + prost::length_delimiter_len(self.encoded_len()));
         // A Vec grows.
         let _ = self.encode_length_delimited(out);
     }
