@@ -6,7 +6,7 @@ says otherwise. Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps 
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, TypedDict, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,22 +259,22 @@ def carry(
 def reap_child(process: int) -> None:
     """Takes a child process off the table of processes when it has ended."""
 
-@final
-class NodeSnapshot:
+@type_check_only
+class NodeState(TypedDict):
     """A node at one moment."""
 
-    name: Final[str]
-    state: Final[Literal["connecting", "ready", "draining", "lost"]]
-    slots: Final[int]
+    name: str
+    state: Literal["connecting", "ready", "draining", "lost"]
+    slots: int
     """Its workers."""
-    frames: Final[int]
-    calls: Final[int]
-    bytes: Final[int]
-    ended: Final[int]
+    frames: int
+    calls: int
+    bytes: int
+    ended: int
     """Calls that it has ended."""
-    reason: Final[str | None]
+    reason: str | None
     """Why it was lost."""
-    stats: Final[dict[str, int]]
+    stats: dict[str, int]
     """Of its workers, as it last said."""
 
 @final
@@ -434,27 +434,21 @@ class Engine:
     def usage(self) -> list[dict[str, float]]:
         """What each function used since start, as `Batch.usage`."""
 
-    def metrics_address(self) -> tuple[str | None, str | None]:
-        """Where the metrics are served, or why they are not; both None where nobody asked for
-        it."""
-
     def metric_samples(self) -> list[tuple[str, list[tuple[str, str]], float]]:
         """The metrics now: name, labels and value; of a histogram its ``_sum`` and ``_count``."""
 
     def metrics_text(self, open_metrics: bool) -> str:
         """The metrics now, as text: in OpenMetrics, or in Prometheus' own format."""
 
-    def state_socket(self) -> tuple[str | None, str | None]:
-        """The socket of the live state, or why there is none."""
-
-    def trace_file(self) -> tuple[str | None, str | None]:
-        """The file of its timeline, or why there is none."""
+    def places(self) -> dict[Literal["metrics", "state", "trace"], tuple[str | None, str | None]]:
+        """The address of the metrics, the socket of the live state and the file of the timeline,
+        each beside the reason why there is none; both None where nobody asked for it."""
 
     def worker_pids(self) -> list[int]: ...
-    def in_flight(self) -> list[InFlight]:
+    def in_flight(self) -> list[BatchCall]:
         """The calls in this process, the oldest first; does not wait."""
 
-    def in_flight_elsewhere(self, timeout: float) -> list[InFlight]:
+    def in_flight_elsewhere(self, timeout: float) -> list[BatchCall]:
         """The calls in worker processes and on nodes; waits up to `timeout` seconds for their
         stacks."""
 
@@ -476,10 +470,10 @@ class Engine:
             ValueError: There is no such node.
         """
 
-    def nodes(self) -> list[NodeSnapshot]:
+    def nodes(self) -> list[NodeState]:
         """The nodes; those that were lost, until one of their name comes."""
 
-    def endpoints(self, function: int) -> list[EndpointSnapshot]:
+    def endpoints(self, function: int) -> list[EndpointState]:
         """The endpoints of a function; none where no requests are sent."""
 
     def set_endpoints(self, function: int, endpoints: Sequence[tuple[str, float]]) -> None:
@@ -684,45 +678,47 @@ class BatchResult:
     def tail_s(self) -> float:
         """From the last sample's arrival to the last outcome (so far, while running)."""
 
-@final
-class InFlight:
+@type_check_only
+class BatchCall(TypedDict):
     """A call in flight at a moment, as far as it is of one batch."""
 
-    function: Final[int]
-    batch: Final[int]
+    function: int
+    batch: int
     """The batch's number, from 1."""
-    spans: Final[list[tuple[int, int]]]
+    spans: list[tuple[int, int]]
     """Its samples, as (first, end) of each run of neighbours."""
-    phase: Final[_Phase]
-    attempt: Final[int]
-    age_s: Final[float]
-    worker: Final[int | str]
-    """The process that has it, by its id, or another holder by its name."""
-    thread: Final[tuple[int, int] | None]
+    phase: _Phase
+    attempt: int
+    age_s: float
+    place: str
+    """What has it, by its name."""
+    pid: int | None
+    """Of the worker process that has it."""
+    thread: tuple[int, int] | None
     """On a thread of the thread lane: its number, and how `threading` identifies it."""
-    on_loop: Final[tuple[int, int, int, int] | None]
+    on_loop: tuple[int, int, int, int] | None
     """On an event loop, or in the ``setup()`` before it: index and generation of the loop, the
         call's frame and its number in that."""
-    node: Final[str | None]
+    node: str | None
     """On another node: which."""
-    stack: Final[str | None]
+    stack: str | None
     """None of a thread's or a loop's call, too: Python reads those."""
-    no_stack: Final[str | None]
+    no_stack: str | None
     """The reason, where a stack is missing."""
 
-@final
-class EndpointSnapshot:
+@type_check_only
+class EndpointState(TypedDict):
     """An endpoint of a function of the http lane."""
 
-    url: Final[str]
-    address: Final[str | None]
-    weight: Final[float]
-    breaker: Final[Literal["closed", "open", "half-open"]]
-    in_flight: Final[int]
-    answered: Final[int]
-    failed: Final[int]
-    deferred: Final[int]
-    p50_s: Final[float | None]
+    url: str
+    address: str | None
+    weight: float
+    breaker: Literal["closed", "open", "half-open"]
+    in_flight: int
+    answered: int
+    failed: int
+    deferred: int
+    p50_s: float | None
 
 @final
 class StartThread:

@@ -36,7 +36,7 @@ def _node(dispatcher: guerdon.Dispatcher, name: str) -> dict[str, Any]:
 
 
 def _ended(dispatcher: guerdon.Dispatcher) -> int:
-    return sum(node.ended for node in dispatcher._engine.get().nodes())
+    return sum(node["ended"] for node in dispatcher._engine.get().nodes())
 
 
 @pytest.mark.fault(
@@ -179,7 +179,7 @@ def test_a_limit_holds_over_all_nodes() -> None:
     with Clustered([limited], InMemoryCluster(1, 1)) as dispatcher:
         pending = dispatcher.submit(prompts=["p"] * 24, completions=["ab"] * 24, num_generations=8)
         while not pending.done:
-            most = max(most, sum(node.calls for node in dispatcher._engine.get().nodes()))
+            most = max(most, sum(node["calls"] for node in dispatcher._engine.get().nodes()))
             time.sleep(0.002)
         assert (pending.result(timeout=60).status == Status.OK).all()
     assert most <= 3

@@ -52,13 +52,13 @@ def test_calls_of_every_lane_give_what_a_serial_loop_gives(
     nodes: guerdon.Dispatcher, tmp_path_factory: pytest.TempPathFactory, script: Any, seed: int | None, producers: int
 ) -> None:
     """On nodes alone: no worker is started here."""
-    before = sum(node.ended for node in nodes._engine.get().nodes())
+    before = sum(node["ended"] for node in nodes._engine.get().nodes())
     check(nodes, scripted(EVERYWHERE, script, tmp_path_factory.getbasetemp()), seed, producers)
     found = nodes._engine.get().nodes()
-    assert [(node.name, node.state, node.slots) for node in found] == [("a", "ready", 1), ("b", "ready", 2)]
+    assert [(node["name"], node["state"], node["slots"]) for node in found] == [("a", "ready", 1), ("b", "ready", 2)]
     prompts, size, _ = script
     # Four functions are called for each sample; calls on groups and lists come on top.
-    assert sum(node.ended for node in found) - before >= 4 * prompts * size
+    assert sum(node["ended"] for node in found) - before >= 4 * prompts * size
     assert not nodes._engine.get().worker_pids()
     assert [nodes_of(nodes._engine.get())[name]["abandoned_threads"] for name in "ab"] == [0, 0]
 
@@ -163,7 +163,7 @@ def test_a_drained_node_goes_and_its_calls_run_on_others() -> None:
         next(iter(pending.groups()))
         dispatcher._engine.get().drain_node("a")
         assert (pending.result(timeout=60).rewards == 2).all()
-        assert [node.name for node in dispatcher._engine.get().nodes()] == ["b"]
+        assert [node["name"] for node in dispatcher._engine.get().nodes()] == ["b"]
         with pytest.raises(ValueError, match="no node 'a'"):
             dispatcher._engine.get().drain_node("a")
         cluster.agents.pop("a").close()

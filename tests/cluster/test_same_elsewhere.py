@@ -115,7 +115,7 @@ def test_gathered_samples_of_several_additions_to_streams_have_their_own_values(
         assert (dispatcher.score(completions=["after"]).status == Status.OK).all()
         if where != "here":
             nodes = dispatcher._engine.get().nodes()
-            assert [node.state for node in nodes] == ["ready"]
+            assert [node["state"] for node in nodes] == ["ready"]
 
 
 def hangs(completion: str, path: str) -> float:

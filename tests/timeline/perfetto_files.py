@@ -10,8 +10,6 @@ from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
-CLEARED, NEEDS_STATE = 1, 2
-
 
 @dataclass
 class Slice:
@@ -46,39 +44,28 @@ class PerfettoFile:
 
 
 def parse(path: Path) -> PerfettoFile:
-    """Reads a file and checks what holds in each: sequences begin clean, times never go back in
-    one, texts and tracks are known before they are used, slices nest."""
+    """Reads a file and checks what holds in each: times never go back in a sequence, tracks are
+    known before they are used, slices nest."""
     trace = proto.Trace()
     assert trace.ParseFromString(path.read_bytes()) == path.stat().st_size
     found = PerfettoFile()
-    texts: dict[int, dict[str, dict[int, str]]] = {}
-    last: dict[int, int] = {}
-    events: list[tuple[int, bool, Any, dict[str, dict[int, str]]]] = []
+    last: dict[int, int] = defaultdict(int)
+    events: list[tuple[int, bool, Any]] = []
     for packet in trace.packet:
         sequence = packet.trusted_packet_sequence_id
-        if packet.sequence_flags & CLEARED:
-            texts[sequence] = {"names": {}, "keys": {}, "texts": {}}
-            last[sequence] = 0
         if packet.HasField("clock_snapshot"):
             assert {clock.clock_id for clock in packet.clock_snapshot.clocks} == {1, 3, 6}
         if packet.HasField("track_descriptor"):
             found.tracks[packet.track_descriptor.uuid] = packet.track_descriptor
-        if packet.HasField("interned_data"):
-            known = texts[sequence]
-            known["names"].update({one.iid: one.name for one in packet.interned_data.event_names})
-            known["keys"].update({one.iid: one.name for one in packet.interned_data.debug_annotation_names})
-            strings = packet.interned_data.debug_annotation_string_values
-            known["texts"].update({one.iid: one.str.decode() for one in strings})
         if packet.HasField("track_event"):
-            assert packet.sequence_flags & NEEDS_STATE
             assert packet.timestamp >= last[sequence], "time goes back in a sequence"
             last[sequence] = packet.timestamp
             event = packet.track_event
             assert event.track_uuid in found.tracks
-            events.append((packet.timestamp, event.type != event.TYPE_SLICE_END, event, texts[sequence]))
+            events.append((packet.timestamp, event.type != event.TYPE_SLICE_END, event))
     events.sort(key=lambda one: one[:2])
     open_slices: dict[int, list[Slice]] = defaultdict(list)
-    for at, _, event, known in events:
+    for at, _, event in events:
         track = found.path(event.track_uuid)
         if event.type == event.TYPE_COUNTER:
             found.counters[track].append((at, event.counter_value))
@@ -86,7 +73,7 @@ def parse(path: Path) -> PerfettoFile:
             assert open_slices[event.track_uuid], "an end without a beginning"
             open_slices[event.track_uuid].pop().end = at
         else:
-            name, values = known["names"][event.name_iid], _values(event, known)
+            name, values = event.name, _values(event)
             flows = list(event.flow_ids)
             if event.type == event.TYPE_INSTANT:
                 found.instants.append((track, name, at, values, flows))
@@ -100,13 +87,8 @@ def parse(path: Path) -> PerfettoFile:
     return found
 
 
-def _values(event: Any, known: dict[str, dict[int, str]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for one in event.debug_annotations:
-        which = one.WhichOneof("value")
-        value = getattr(one, which)
-        values[known["keys"][one.name_iid]] = known["texts"][value] if which == "string_value_iid" else value
-    return values
+def _values(event: Any) -> dict[str, Any]:
+    return {one.name: getattr(one, one.WhichOneof("value")) for one in event.debug_annotations}
 
 
 def assert_whole(file: PerfettoFile) -> None:

@@ -24,8 +24,7 @@ from guerdon._insight.endpoint import Endpoint, endpoints_of
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
     from guerdon._insight.stack_source import StackFrame, StackSource
-    from guerdon._native import Engine
-    from guerdon._native import InFlight as _Snapshot
+    from guerdon._native import BatchCall, Engine
 
 __all__ = ["Dump", "InFlight", "with_source"]
 
@@ -160,8 +159,8 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
         return Dump((), {spec.name: 0 for spec in specs if spec.member_of is None}, ())
     calls = _here(engine, supervisor, specs)
     for one in engine.in_flight_elsewhere(timeout):
-        worker = one.worker if one.node is None else _place(one.node)
-        calls.append(_call(specs, one, worker, _from_text(one.stack), one.no_stack))
+        worker = _holder(one) if one["node"] is None else _place(one["node"])
+        calls.append(_call(specs, one, worker, _from_text(one["stack"]), one["no_stack"]))
     owners = {spec.name: spec.member_of or spec.name for spec in specs}
     visible = (spec.name for spec in specs if spec.member_of is None)
     waiting = dict(zip(visible, engine.open_cells(), strict=True))
@@ -172,18 +171,18 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
         spec.name: endpoints_of(engine, index, spec.fleet) for index, spec in enumerate(specs) if spec.fleet is not None
     }
     several = {name: each for name, each in fleets.items() if len(each) > 1}
-    nodes = {node.name: (node.state, node.calls) for node in engine.nodes()}
+    nodes = {node["name"]: (node["state"], node["calls"]) for node in engine.nodes()}
     throttled = {
         spec.name: (_endpoints(spec), seconds)
         for spec, seconds in zip(specs, engine.limit_waits(), strict=True)
-        if seconds is not None and waiting[spec.name]
+        if seconds is not None and waiting[owners[spec.name]]
     }
     return Dump(calls, waiting, engine.worker_pids(), several, nodes, throttled)
 
 
 def _endpoints(spec: FunctionSpec) -> str:
     """The endpoints of a function's requests in few words; empty without any."""
-    shown = [fleet.shown(url) for _, fleet in spec.fleets.values() for url, _ in fleet.endpoints]
+    shown = [] if spec.fleet is None else [spec.fleet.shown(url) for url, _ in spec.fleet.endpoints]
     return f"{shown[0]} and {len(shown) - 1} more" if len(shown) > 1 else "".join(shown)
 
 
@@ -195,7 +194,7 @@ def _here(engine: Engine, supervisor: StackSource | None, specs: Sequence[Functi
     calls = []
     for one, found in zip(seen, read, strict=True):
         if found is None:
-            calls.append(_call(specs, one, one.worker, [], one.no_stack))
+            calls.append(_call(specs, one, _holder(one), [], one["no_stack"]))
         else:
             # A stack is shown only with the call that it belongs to.
             worker, stack = found
@@ -205,37 +204,44 @@ def _here(engine: Engine, supervisor: StackSource | None, specs: Sequence[Functi
     return calls
 
 
-def _read(one: _Snapshot, supervisor: StackSource | None) -> tuple[str, list[StackFrame]] | None:
+def _read(one: BatchCall, supervisor: StackSource | None) -> tuple[str, list[StackFrame]] | None:
     """The name of a call's thread or event loop and where it stands there; None of other calls."""
-    if supervisor is not None and one.thread is not None:
-        number, ident = one.thread
-        return supervisor.thread_name(one.function, number), supervisor.stack_of_thread(ident)
-    if supervisor is not None and one.on_loop is not None:
-        return supervisor.loop_name(one.on_loop[0]), supervisor.stack_of_call(one)
+    thread, on_loop = one["thread"], one["on_loop"]
+    if supervisor is not None and thread is not None:
+        number, ident = thread
+        return supervisor.thread_name(one["function"], number), supervisor.stack_of_thread(ident)
+    if supervisor is not None and on_loop is not None:
+        return supervisor.loop_name(on_loop[0]), supervisor.stack_of_call(one)
     return None
 
 
-def _identity(one: _Snapshot) -> tuple[object, ...]:
+def _holder(one: BatchCall) -> int | str:
+    """Returns the process id of a call's worker, or the name of what has it."""
+    return one["place"] if one["pid"] is None else one["pid"]
+
+
+def _identity(one: BatchCall) -> tuple[object, ...]:
     """Returns a key that stays the same as long as the call runs."""
-    return one.function, one.batch, tuple(one.spans), one.phase, one.attempt, one.thread, one.on_loop
+    place = one["thread"], one["on_loop"]
+    return one["function"], one["batch"], tuple(one["spans"]), one["phase"], one["attempt"], place
 
 
 def _call(
-    specs: Sequence[FunctionSpec], one: _Snapshot, worker: int | str, stack: list[StackFrame], no_stack: str | None
+    specs: Sequence[FunctionSpec], one: BatchCall, worker: int | str, stack: list[StackFrame], no_stack: str | None
 ) -> InFlight:
-    ranges = [range(first, end) for first, end in one.spans]
+    ranges = [range(first, end) for first, end in one["spans"]]
     samples: Sequence[int] = ranges[0] if len(ranges) == 1 else [sample for span in ranges for sample in span]
-    spec = specs[one.function]
+    spec = specs[one["function"]]
     return InFlight(
         function=spec.name,
         samples=samples,
         lane=spec.lane,
-        attempt=one.attempt,
-        age_s=one.age_s,
+        attempt=one["attempt"],
+        age_s=one["age_s"],
         worker=worker,
         stack=_text(stack) if stack else None,
-        phase=one.phase,
-        batch=one.batch,
+        phase=one["phase"],
+        batch=one["batch"],
         no_stack=None if stack else no_stack,
     )
 

@@ -56,15 +56,15 @@ def endpoints_of(engine: Engine | None, function: int, fleet: EndpointList) -> l
         return [Endpoint(fleet.shown(url), weight) for url, weight in fleet.endpoints]
     return [
         Endpoint(
-            address=fleet.shown(one.url),
-            weight=one.weight,
-            ip=one.address,
-            breaker=one.breaker,
-            in_flight=one.in_flight,
-            answered=one.answered,
-            failed=one.failed,
-            deferred=one.deferred,
-            p50_s=one.p50_s,
+            address=fleet.shown(one["url"]),
+            weight=one["weight"],
+            ip=one["address"],
+            breaker=one["breaker"],
+            in_flight=one["in_flight"],
+            answered=one["answered"],
+            failed=one["failed"],
+            deferred=one["deferred"],
+            p50_s=one["p50_s"],
         )
         for one in engine.endpoints(function)
     ]

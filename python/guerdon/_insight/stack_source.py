@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from guerdon._native import InFlight
+    from guerdon._native import BatchCall
 
 __all__ = ["StackFrame", "StackSource"]
 
@@ -25,5 +25,5 @@ class StackSource(Protocol):
     def stack_of_thread(self, ident: int) -> list[StackFrame]:
         """The user's part of a thread's stack."""
 
-    def stack_of_call(self, snapshot: InFlight) -> list[StackFrame]:
+    def stack_of_call(self, snapshot: BatchCall) -> list[StackFrame]:
         """The user's part of a coroutine's stack."""

@@ -109,7 +109,7 @@ def checked(value: object) -> Trace | None:
 
 def report(trace: Trace | None, engine: Engine) -> None:
     """Warns if there can be no timeline: scores don't need one."""
-    problem = None if trace is None else engine.trace_file()[1]
+    problem = None if trace is None else engine.places()["trace"][1]
     if trace is not None and problem is not None:
         warn(
             f"trace {trace.file!r}: the file can't be made: {problem}. There is no timeline of this dispatcher; scores are "
@@ -121,7 +121,7 @@ def where(trace: Trace | None, engine: Engine) -> dict[str, str]:
     """The timeline's file, for `Dispatcher.stats`."""
     if trace is None:
         return {}
-    path, problem = engine.trace_file()
+    path, problem = engine.places()["trace"]
     return {"trace_file": path or f"none: {problem}"}
 
 

@@ -34,7 +34,7 @@ from guerdon.limits import native
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
     from guerdon._lanes.asyncio.event_loop import LoopThread
-    from guerdon._native import Engine, InFlight, Lanes, LoopQueue, ThreadSlot, _SupervisorRequest
+    from guerdon._native import BatchCall, Engine, Lanes, LoopQueue, ThreadSlot, _SupervisorRequest
 
 _KILLED: Final = "Use lane='process', where a call that hangs is killed."
 
@@ -194,13 +194,13 @@ class ThreadSupervisor:
         """The stack of a thread of the thread lane."""
         return of_thread(ident)
 
-    def stack_of_call(self, snapshot: InFlight) -> list[StackFrame]:
+    def stack_of_call(self, snapshot: BatchCall) -> list[StackFrame]:
         """The stack of a call on an event loop, or of the ``setup()`` before it."""
-        if snapshot.on_loop is None:
+        if snapshot["on_loop"] is None:
             return []
-        index, generation, frame, number = snapshot.on_loop
-        call = (frame, number) if snapshot.phase == "call" else None
-        return self._stack_on_loop(index, generation, snapshot.function, call)
+        index, generation, frame, number = snapshot["on_loop"]
+        call = (frame, number) if snapshot["phase"] == "call" else None
+        return self._stack_on_loop(index, generation, snapshot["function"], call)
 
     def _stack_on_loop(
         self, index: int, generation: int, function: int, call: tuple[int, int] | None

@@ -11,8 +11,6 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_remote::{Agent, AgentConfig, AgentStats};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -26,8 +24,6 @@ use crate::lanes::Lanes;
 use crate::nodes::PyLink;
 use crate::process::{EngineProcess, WorkerArgs};
 use crate::runtime;
-use crate::stacks::StackReader;
-use crate::values::released::ReleasedValues;
 
 /// The indexes of an agent's lanes: requests are the drivers' business.
 const THREAD: usize = 0;
@@ -100,10 +96,7 @@ impl PyAgent {
             Ok(Function { lane, ..config.function.clone() })
         });
         let core = core.collect::<PyResult<Vec<_>>>()?;
-        let supervisor = Arc::new(SupervisorQueue::default());
-        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &supervisor));
-        let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
-        let loops = Arc::new(AsyncioLane::new(&runtime, clock, &core, &names, &supervisor));
+        let own = Lanes::new(&runtime, clock, &core, &functions);
         let slots = workers.workers.max(1);
         let mut config = workers.config(&functions);
         let printing: Arc<OnceLock<Weak<Agent>>> = Arc::default();
@@ -114,21 +107,19 @@ impl PyAgent {
             }
         });
         let process = EngineProcess::default();
-        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone()];
+        let mut lanes: Vec<Arc<dyn Lane>> = vec![own.threads.clone(), own.loops.clone()];
         if core.iter().any(|function| function.lane == PROCESS) {
             lanes.push(process.start(&runtime, clock, &core, PROCESS, config));
         }
-        let (counted, pool) = (process.clone(), threads.clone());
+        let (counted, pool) = (process.clone(), own.threads.clone());
         let config = AgentConfig { digest, slots, stats: Box::new(move || stats(&counted, &pool)) };
         let agent = Arc::new(Agent::start(&runtime, clock, core, lanes, config));
         let _ = printing.set(Arc::downgrade(&agent));
-        let released = Arc::new(ReleasedValues::new(supervisor.clone()));
-        let stacks = Arc::<StackReader>::default();
-        let (requests, reader) = (Arc::downgrade(&supervisor), stacks.clone());
+        let (requests, reader) = (Arc::downgrade(&own.supervisor), own.stacks.clone());
         agent.inspect_with(Box::new(move |lanes, within| {
             requests.upgrade().map(|requests| reader.look(&requests, lanes, clock, within)).unwrap_or_default()
         }));
-        let parts = AgentParts { agent, process, lanes: Lanes { supervisor, threads, loops, released, stacks } };
+        let parts = AgentParts { agent, process, lanes: own };
         Ok(Self { pid: std::process::id(), runtime, parts: ManuallyDrop::new(parts) })
     }
 

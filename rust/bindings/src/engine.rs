@@ -15,21 +15,23 @@ use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::nanos;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
+use guerdon_telemetry::metrics::Endpoint;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use pythonize::pythonize;
 use tokio::runtime::Handle;
 
 use crate::batch::PyBatch;
 use crate::config::FunctionConfig;
 use crate::engine_parts::{EngineOptions, Parts};
 use crate::gil;
-use crate::in_flight::{self, PyEndpointSnapshot, PyInFlight};
+use crate::in_flight;
 use crate::journal::{EngineJournal, PyJournalConfig};
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
-use crate::monitor::{Monitor, MonitorConfig};
-use crate::nodes::{self, PyLink, PyNodeSnapshot, RemoteArg};
+use crate::monitor::{self, Monitor, MonitorConfig};
+use crate::nodes::{self, PyLink, RemoteArg};
 use crate::process::WorkerArgs;
 use crate::reports;
 use crate::runtime;
@@ -48,6 +50,9 @@ const TRACE_CLOSE: Duration = Duration::from_secs(2);
 
 /// A metric's name, its labels and its value.
 type MetricSample = (String, Vec<(&'static str, String)>, f64);
+
+/// A place, and the reason why there is none.
+type Place = (Option<String>, Option<String>);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]
 pub struct Engine {
@@ -115,7 +120,7 @@ impl Engine {
         let runtime = runtime::handle()?;
         let options = EngineOptions {
             monitor: monitor.as_ref(),
-            journal: journal.as_ref(),
+            journal,
             watchdog: watchdog.map(|(seconds, file)| WatchdogOptions { after: in_time(seconds), file }),
             trace,
             remote,
@@ -270,15 +275,16 @@ impl Engine {
     }
 
     /// The calls in this process. Does not wait.
-    fn in_flight(&self) -> PyResult<Vec<PyInFlight>> {
-        Ok(in_flight::here(&self.parts()?.scheduler))
+    fn in_flight<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(pythonize(py, &in_flight::here(&self.parts()?.scheduler))?)
     }
 
     /// The calls in worker processes and on nodes, and where their Python is; waits up to `timeout`
     /// seconds.
-    fn in_flight_elsewhere(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyInFlight>> {
+    fn in_flight_elsewhere<'py>(&self, py: Python<'py>, timeout: f64) -> PyResult<Bound<'py, PyAny>> {
         let within = in_time(timeout.max(0.0)).min(LONGEST_INSPECTION);
-        in_flight::elsewhere(py, &self.runtime, &self.parts()?.scheduler, within)
+        let calls = in_flight::elsewhere(py, &self.runtime, &self.parts()?.scheduler, within)?;
+        Ok(pythonize(py, &calls)?)
     }
 
     /// A node has come, or comes soon: this end of the link to its agent.
@@ -292,13 +298,15 @@ impl Engine {
     }
 
     /// The nodes; those that were lost, until one of their name comes.
-    fn nodes(&self) -> PyResult<Vec<PyNodeSnapshot>> {
-        Ok(self.parts()?.remote.as_ref().map(nodes::snapshots).unwrap_or_default())
+    fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(pythonize(py, &monitor::nodes(self.parts()?.remote.as_deref()))?)
     }
 
     /// The endpoints of a function; none of one that sends no requests.
-    fn endpoints(&self, function: usize) -> PyResult<Vec<PyEndpointSnapshot>> {
-        Ok(in_flight::endpoints(&self.parts()?.http, function))
+    fn endpoints<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Bound<'py, PyAny>> {
+        let endpoints = self.parts()?.http.endpoints(function).into_iter();
+        let shown: Vec<Endpoint> = endpoints.map(|one| monitor::endpoint("", "", one)).collect();
+        Ok(pythonize(py, &shown)?)
     }
 
     /// Replaces the endpoints of a function, each with its weight.
@@ -324,13 +332,6 @@ impl Engine {
         Ok(waits.into_iter().map(|wait| wait.map(|wait| wait.as_secs_f64())).collect())
     }
 
-    /// Returns the address of the metrics, or the reason why they are not served; both `None` where
-    /// nobody asked for it.
-    fn metrics_address(&self) -> PyResult<(Option<String>, Option<String>)> {
-        let monitor = self.parts()?.monitor.as_ref();
-        Ok(monitor.map(|one| (one.address(), one.metrics_problem.clone())).unwrap_or_default())
-    }
-
     /// The metrics now, each with its labels.
     fn metric_samples(&self, py: Python<'_>) -> PyResult<Vec<MetricSample>> {
         let monitor = self.parts()?.monitor.as_ref();
@@ -344,16 +345,17 @@ impl Engine {
         Ok(gil::detached(py, || monitor.map(|monitor| monitor.text(open_metrics)).unwrap_or_default()))
     }
 
-    /// Returns the socket of the live state, or the reason why there is none.
-    fn state_socket(&self) -> PyResult<(Option<String>, Option<String>)> {
-        let monitor = self.parts()?.monitor.as_ref();
-        Ok(monitor.map(|one| (one.socket(), one.socket_problem.clone())).unwrap_or_default())
-    }
-
-    /// Returns the file of its timeline, or the reason why there is none.
-    fn trace_file(&self) -> PyResult<(Option<String>, Option<String>)> {
+    /// The address of the metrics, the socket of the live state and the file of the timeline, each
+    /// beside the reason why there is none; both `None` where nobody asked for it.
+    fn places(&self) -> PyResult<BTreeMap<&'static str, Place>> {
         let parts = self.parts()?;
-        Ok((parts.recorder.as_ref().map(|one| one.path().display().to_string()), parts.trace_problem.clone()))
+        let monitor = parts.monitor.as_ref();
+        let trace = parts.recorder.as_ref().map(|one| one.path().display().to_string());
+        Ok(BTreeMap::from([
+            ("metrics", monitor.map(|one| (one.address(), one.metrics_problem.clone())).unwrap_or_default()),
+            ("state", monitor.map(|one| (one.socket(), one.socket_problem.clone())).unwrap_or_default()),
+            ("trace", (trace, parts.trace_problem.clone())),
+        ]))
     }
 
     fn worker_pids(&self) -> PyResult<Vec<i32>> {

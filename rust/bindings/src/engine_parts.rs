@@ -14,10 +14,9 @@ use guerdon_core::dependents;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_core::limits::LimitWarning;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
-use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
 use guerdon_native::NativeLane;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -31,15 +30,13 @@ use crate::lanes::Lanes;
 use crate::monitor::{Monitor, MonitorConfig, Shown};
 use crate::nodes::{self, Here, RemoteArg};
 use crate::process::{EngineProcess, WorkerArgs};
-use crate::stacks::StackReader;
 use crate::trace::{self, TraceArg};
-use crate::values::released::ReleasedValues;
 use crate::watchdog::{self, WatchdogOptions};
 
 /// Optional parts of an engine beside its lanes.
 pub struct EngineOptions<'a> {
     pub monitor: Option<&'a MonitorConfig>,
-    pub journal: Option<&'a PyJournalConfig>,
+    pub journal: Option<PyJournalConfig>,
     pub watchdog: Option<WatchdogOptions>,
     pub trace: Option<TraceArg>,
     pub remote: Option<RemoteArg>,
@@ -83,10 +80,7 @@ impl Parts {
         if let Some(fault) = dependents::fault(&core) {
             return Err(PyValueError::new_err(fault));
         }
-        let supervisor = Arc::new(SupervisorQueue::default());
-        let threads = Arc::new(ThreadLane::new(runtime, clock, &core, &supervisor));
-        let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
-        let loops = Arc::new(AsyncioLane::new(runtime, clock, &core, &names, &supervisor));
+        let own = Lanes::new(runtime, clock, &core, functions);
         let specs = functions.iter().map(|config| config.http.clone()).collect();
         let compounds = functions.iter().map(|config| config.compound.clone()).collect();
         let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
@@ -94,7 +88,8 @@ impl Parts {
         let native = Arc::new(NativeLane::new(runtime, kernels, native_threads(workers.workers)));
         let composites = functions.iter().map(|config| config.compose.clone()).collect();
         let compose = Arc::new(ComposeLane::new(clock, composites));
-        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone(), native, compose];
+        let mut lanes: Vec<Arc<dyn Lane>> =
+            vec![own.threads.clone(), own.loops.clone(), http.clone(), native, compose];
         let process = EngineProcess::default();
         let mut nodes = None;
         if core.iter().any(|function| function.lane == LaneKind::Process.index()) {
@@ -102,22 +97,19 @@ impl Parts {
             match remote {
                 None => lanes.push(process.start(runtime, clock, &core, LaneKind::Process.index(), config)),
                 Some(remote) => {
-                    let here = Here { threads: &threads, loops: &loops, process: &process, workers: config };
-                    let lane = nodes::lane(runtime, clock, functions, &core, remote, here, &supervisor);
+                    let here = Here { lanes: &own, process: &process, workers: config };
+                    let lane = nodes::lane(runtime, clock, functions, &core, remote, here);
                     lanes.push(lane.clone());
                     nodes = Some(lane);
                 }
             }
         }
         let scheduler = Arc::new(Scheduler::start(runtime, clock, core, lanes));
-        let released = Arc::new(ReleasedValues::new(supervisor.clone()));
         let stores = distinct(functions.iter().filter_map(|config| config.store.clone()));
-        let stacks = Arc::<StackReader>::default();
-        let lanes = Lanes { supervisor, threads, loops, released, stacks };
         let mut shown = Shown {
             scheduler,
-            supervisor: lanes.supervisor.clone(),
-            stacks: lanes.stacks.clone(),
+            supervisor: own.supervisor.clone(),
+            stacks: own.stacks.clone(),
             process,
             remote: nodes,
             http,
@@ -135,21 +127,22 @@ impl Parts {
             Err(error) => trace_problem = Some(error.to_string()),
         }
         pass_warnings_on(&shown, functions);
-        let kept = lanes.released.clone();
+        let kept = own.released.clone();
         shown.scheduler.on_payload_release(move |values| kept.keep(values));
-        let journal = journal.map(|config| EngineJournal::start(py, config, clock, &lanes.supervisor, &lanes.released));
+        let journal = journal.map(|config| EngineJournal::start(config, clock, &own.supervisor, &own.released));
         let journal = journal.transpose()?;
         shown.journal = journal.as_ref().map(|journal| journal.journal().clone());
         let shown = Arc::new(shown);
-        let (mut monitoring, mut observers) = (None, Vec::new());
+        let (mut monitoring, mut sinks) = (None, Vec::<Arc<dyn Telemetry>>::new());
         if let Some(config) = monitor {
             let (monitor, observer) = Monitor::start(py, runtime, config, functions, &shown);
             monitoring = Some(monitor);
-            observers.push(observer);
+            sinks.push(observer);
         }
-        observers.extend(journal.iter().map(EngineJournal::observer));
-        shown.scheduler.observe(observers);
-        Ok(Self { shown, lanes, journal, monitor: monitoring, trace_problem })
+        sinks.extend(shown.journal.iter().map(|journal| journal.clone() as Arc<dyn Telemetry>));
+        sinks.extend(shown.recorder.iter().map(|recorder| recorder.clone() as Arc<dyn Telemetry>));
+        shown.scheduler.observe(sinks);
+        Ok(Self { shown, lanes: own, journal, monitor: monitoring, trace_problem })
     }
 
     /// Ends the engine; parts that nothing waits for are dropped at once.

@@ -4,9 +4,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use guerdon_core::condvar::Condvar;
 use guerdon_core::pidfd::Pidfd;
 use guerdon_remote::host::{CarryEnd, Ends, Patience};
 use guerdon_remote::{Link, Pace};
@@ -32,15 +32,7 @@ impl Ends for LinkEnd {
     }
 }
 
-/// State that Python and the carrying task share.
-struct SharedState {
-    /// -1 once it is closed. Written by the task.
-    socket: AtomicI32,
-    ended: Mutex<bool>,
-    changed: Condvar,
-}
-
-/// The socket of the task; it has left `SharedState` before it is closed.
+/// The socket of the task; its entry has left before it is closed.
 struct Connection {
     // Fields are dropped in this order.
     entered: SocketEntry,
@@ -49,13 +41,15 @@ struct Connection {
     _ended: Option<OwnedFd>,
 }
 
-struct SocketEntry(Arc<SharedState>);
+/// The descriptor that a forked child closes, -1 once it is closed; and what tells of that.
+struct SocketEntry {
+    socket: Arc<AtomicI32>,
+    _closing: Sender<()>,
+}
 
 impl Drop for SocketEntry {
     fn drop(&mut self) {
-        self.0.socket.store(-1, Ordering::Release);
-        *self.0.ended.lock() = true;
-        self.0.changed.notify_all();
+        self.socket.store(-1, Ordering::Release);
     }
 }
 
@@ -63,7 +57,10 @@ impl Drop for SocketEntry {
 #[pyclass(frozen, module = "guerdon._native", name = "Carrier")]
 pub struct Carrier {
     pid: u32,
-    shared: Arc<SharedState>,
+    /// Written by the task.
+    socket: Arc<AtomicI32>,
+    /// Disconnected by the end of the connection.
+    ended: Mutex<Receiver<()>>,
 }
 
 #[pymethods]
@@ -73,23 +70,14 @@ impl Carrier {
         if self.pid != std::process::id() {
             return true;
         }
-        gil::detached(py, || {
-            let end = gil::end_of(Some(timeout));
-            let mut ended = self.shared.ended.lock();
-            while !*ended {
-                let Some(end) = end else { break };
-                if !self.shared.changed.wait_until(&mut ended, end) {
-                    break;
-                }
-            }
-            *ended
-        })
+        let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or_default();
+        gil::detached(py, || self.ended.lock().recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected))
     }
 
     /// Runs in a forked child: closes its copy of the socket, so that the other process sees the
     /// parent end.
     fn close_inherited(&self) {
-        let socket = self.shared.socket.swap(-1, Ordering::AcqRel);
+        let socket = self.socket.swap(-1, Ordering::AcqRel);
         if self.pid != std::process::id() && socket >= 0 {
             #[expect(unsafe_code, reason = "the copy of a descriptor that no object of this process closes")]
             // SAFETY: the parent had it open when it forked, and what owns it is never dropped
@@ -121,13 +109,10 @@ pub fn carry(
     let _inside = runtime.enter();
     let socket = StdStream::from(socket);
     socket.set_nonblocking(true)?;
-    let shared = Arc::new(SharedState {
-        socket: AtomicI32::new(socket.as_raw_fd()),
-        ended: Mutex::new(false),
-        changed: Condvar::new(),
-    });
-    let connection =
-        Connection { entered: SocketEntry(shared.clone()), socket: UnixStream::from_std(socket)?, _ended: ended };
+    let entry = Arc::new(AtomicI32::new(socket.as_raw_fd()));
+    let (closing, closed) = channel();
+    let entered = SocketEntry { socket: entry.clone(), _closing: closing };
+    let connection = Connection { entered, socket: UnixStream::from_std(socket)?, _ended: ended };
     // If processes can't be watched, only the socket tells of its end.
     let peer = match handle {
         Some(handle) => Pidfd::of(handle).ok(),
@@ -135,7 +120,7 @@ pub fn carry(
     };
     let patience = patience.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     runtime.spawn(serve(connection, link.link().clone(), peer, patience));
-    Ok(Carrier { pid: std::process::id(), shared })
+    Ok(Carrier { pid: std::process::id(), socket: entry, ended: Mutex::new(closed) })
 }
 
 async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Pidfd>, patience: Option<Duration>) {

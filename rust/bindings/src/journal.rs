@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::observer::BatchObserver;
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, Recovery, TextSource, recover};
 use parking_lot::Mutex;
@@ -40,24 +39,6 @@ pub struct PyJournalConfig {
     encode: Py<PyAny>,
 }
 
-impl PyJournalConfig {
-    /// Returns the configuration for an engine with this clock.
-    fn with_clock(&self, clock: Clock) -> JournalConfig {
-        let name = |(name, version, weight)| FunctionName { name, version, weight };
-        JournalConfig {
-            folder: self.folder.clone(),
-            run: self.run.clone(),
-            rank: self.rank,
-            functions: self.functions.iter().cloned().map(name).collect(),
-            texts: self.texts.clone(),
-            dispatcher: self.dispatcher.clone(),
-            rotate: self.rotate,
-            describe: location::described,
-            clock,
-        }
-    }
-}
-
 /// Failures after nobody serves the engine's requests.
 #[derive(Default)]
 struct LateTroubles {
@@ -75,34 +56,39 @@ pub struct EngineJournal {
 
 impl EngineJournal {
     pub fn start(
-        py: Python<'_>,
-        config: &PyJournalConfig,
+        config: PyJournalConfig,
         clock: Clock,
         requests: &Arc<SupervisorQueue>,
         released: &Arc<ReleasedValues>,
     ) -> std::io::Result<Self> {
-        let texts = Arc::new(JournalTexts::new(config.encode.clone_ref(py), released.clone()));
-        let source = (!config.texts.is_empty()).then(|| texts.clone() as Arc<dyn TextSource>);
-        let journal = Arc::new(Journal::start(config.with_clock(clock), source)?);
+        let PyJournalConfig { folder, run, rank, functions, texts: columns, dispatcher, rotate, encode } = config;
+        let texts = Arc::new(JournalTexts::new(encode, released.clone()));
+        let source = (!columns.is_empty()).then(|| texts.clone() as Arc<dyn TextSource>);
         let late = Arc::<LateTroubles>::default();
-        let (kept, requests, folder) = (late.clone(), requests.clone(), config.folder.display().to_string());
-        journal.on_trouble(move |reason| {
-            let reason = reason.to_owned();
+        let (kept, requests, place) = (late.clone(), requests.clone(), folder.display().to_string());
+        let on_trouble = move |why: &str| {
+            let (place, why) = (place.clone(), why.to_owned());
             if kept.closing.load(Ordering::Acquire) {
-                kept.reasons.lock().push(reason);
+                kept.reasons.lock().push(why);
             } else {
-                requests.push(SupervisorRequest::Trouble {
-                    source: Source::Journal,
-                    place: folder.clone(),
-                    why: reason,
-                });
+                requests.push(SupervisorRequest::Trouble { source: Source::Journal, place, why });
             }
-        });
+        };
+        let name = |(name, version, weight)| FunctionName { name, version, weight };
+        let config = JournalConfig {
+            folder,
+            run,
+            rank,
+            functions: functions.into_iter().map(name).collect(),
+            texts: columns,
+            dispatcher,
+            rotate,
+            describe: location::described,
+            on_trouble: Box::new(on_trouble),
+            clock,
+        };
+        let journal = Arc::new(Journal::start(config, source)?);
         Ok(Self { journal, texts, late })
-    }
-
-    pub fn observer(&self) -> Arc<dyn BatchObserver> {
-        self.journal.clone()
     }
 
     /// Ends it, and waits for its last part.

@@ -65,8 +65,6 @@ mod _native {
     #[pymodule_export]
     use crate::http::HttpConfig;
     #[pymodule_export]
-    use crate::in_flight::{PyEndpointSnapshot, PyInFlight};
-    #[pymodule_export]
     use crate::journal::recover_journal;
     #[pymodule_export]
     use crate::kernel::PyKernel;
@@ -93,7 +91,7 @@ mod _native {
     #[pymodule_export]
     use crate::monitor::metric_families;
     #[pymodule_export]
-    use crate::nodes::{PyLink, PyNodeSnapshot};
+    use crate::nodes::PyLink;
     #[pymodule_export]
     use crate::parse::read_score;
     #[pymodule_export]

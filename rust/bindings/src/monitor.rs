@@ -14,14 +14,14 @@ use guerdon_cache::OutcomeStore;
 use guerdon_core::clock::seconds;
 use guerdon_core::in_flight::{InFlight, Location};
 use guerdon_core::lane;
-use guerdon_core::observer::BatchObserver;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_http::HttpLane;
+use guerdon_http::{EndpointSnapshot, HttpLane};
 use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_remote::{NodeSnapshot, RemoteLane};
 use guerdon_telemetry::journal::Journal;
 use guerdon_telemetry::metrics::{
-    Cache, Call, Endpoint, FAMILIES, Function, Identity, Isolation, Listen, Node, Sample, Server, Snapshot, Source,
+    Cache, Call, Endpoint, FAMILIES, Figures, Function, Identity, Listen, Node, Sample, Server, Snapshot, Source,
     State, Tallies, Worker, metrics, samples,
 };
 use guerdon_telemetry::timeline::Recorder;
@@ -52,7 +52,7 @@ pub struct MonitorConfig {
     judges: Vec<(bool, bool, bool)>,
     /// Facts about each code reward: its name, the level that holds, the layers that do, and the
     /// others.
-    isolations: Vec<(String, String, String, String)>,
+    isolations: Vec<[String; 4]>,
 }
 
 /// Returns an address that is an IP address and a port.
@@ -146,36 +146,13 @@ impl EngineView {
             }
         });
         let endpoints = self.config.fleets.iter().flat_map(|(name, function, path)| {
-            shown.http.endpoints(*function).into_iter().map(move |one| {
-                let (base, query) =
-                    one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
-                let base = base.strip_suffix(&**path).unwrap_or(base);
-                Endpoint {
-                    function: name.clone(),
-                    url: query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}")),
-                    address: one.address.map(|address| address.to_string()),
-                    weight: one.weight,
-                    breaker: one.breaker,
-                    in_flight: one.in_flight,
-                    answered: one.answered,
-                    failed: one.failed,
-                    deferred: one.deferred,
-                    p50_s: one.p50_ns.map(seconds),
-                }
-            })
-        });
-        let nodes = shown.remote.as_ref().map(|remote| remote.nodes()).unwrap_or_default().into_iter().map(node);
-        let isolations = self.config.isolations.iter().cloned().map(|(function, level, layers, missing)| Isolation {
-            function,
-            level,
-            layers,
-            missing,
+            shown.http.endpoints(*function).into_iter().map(move |one| endpoint(name, path, one))
         });
         Snapshot {
             functions: functions.collect(),
             endpoints: endpoints.collect(),
-            isolations: isolations.collect(),
-            nodes: nodes.collect(),
+            isolations: self.config.isolations.clone(),
+            nodes: nodes(shown.remote.as_deref()),
             stats: shown.stats(),
         }
     }
@@ -232,10 +209,40 @@ impl Source for EngineView {
     }
 }
 
-fn node(one: NodeSnapshot) -> Node {
-    let NodeSnapshot { name, state, slots, calls, bytes, ended, reason, stats, .. } = one;
-    let abandoned_threads = stats.abandoned_threads;
-    Node { name: name.to_string(), state: state.word(), slots, calls, bytes, ended, abandoned_threads, reason }
+/// An endpoint of a function, without the path that is added to its addresses.
+pub fn endpoint(function: &str, path: &str, one: EndpointSnapshot) -> Endpoint {
+    let (base, query) = one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
+    let base = base.strip_suffix(path).unwrap_or(base);
+    let url = query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}"));
+    Endpoint {
+        function: function.to_owned(),
+        place: one.address.map_or_else(|| url.clone(), |address| format!("{url} ({address})")),
+        url,
+        address: one.address.map(|address| address.to_string()),
+        weight: one.weight,
+        breaker: one.breaker,
+        in_flight: one.in_flight,
+        answered: one.answered,
+        failed: one.failed,
+        deferred: one.deferred,
+        p50_s: one.p50_ns.map(seconds),
+    }
+}
+
+/// The nodes; those that were lost, until one of their name comes.
+pub fn nodes(lane: Option<&RemoteLane>) -> Vec<Node> {
+    let node = |one: NodeSnapshot| Node {
+        name: one.name.to_string(),
+        state: one.state.word(),
+        slots: one.slots,
+        frames: one.frames,
+        calls: one.calls,
+        bytes: one.bytes,
+        ended: one.ended,
+        reason: one.reason,
+        stats: one.stats.named().into(),
+    };
+    lane.map(RemoteLane::nodes).unwrap_or_default().into_iter().map(node).collect()
 }
 
 fn idle_worker(pid: i32) -> Worker {
@@ -264,7 +271,7 @@ impl Monitor {
         config: &MonitorConfig,
         functions: &[FunctionConfig],
         shown: &Arc<Shown>,
-    ) -> (Self, Arc<dyn BatchObserver>) {
+    ) -> (Self, Arc<dyn Telemetry>) {
         let tallies = Arc::new(Tallies::new(shown.scheduler.clock(), functions.len()));
         if config.address.is_some() {
             tallies.count();
@@ -298,17 +305,18 @@ impl Monitor {
 
     /// The metrics now, counted from the first time that anybody asks.
     pub fn samples(&self) -> Vec<Sample> {
-        self.tallies.count();
-        let snapshot = self.view.snapshot();
-        snapshot.map_or_else(Vec::new, |snapshot| samples(&self.identity, &snapshot, &self.tallies.read()))
+        self.figures(samples)
     }
 
     /// The same as text, in OpenMetrics or in Prometheus' own format.
     pub fn text(&self, open_metrics: bool) -> String {
+        self.figures(|figures| metrics(figures, open_metrics))
+    }
+
+    fn figures<T: Default>(&self, read: impl FnOnce(Figures<'_>) -> T) -> T {
         self.tallies.count();
-        let snapshot = self.view.snapshot();
-        snapshot
-            .map_or_else(String::new, |snapshot| metrics(&self.identity, &snapshot, &self.tallies.read(), open_metrics))
+        let Some(snapshot) = self.view.snapshot() else { return T::default() };
+        read(Figures { identity: &self.identity, snapshot: &snapshot, tallies: &self.tallies.read() })
     }
 
     pub fn address(&self) -> Option<String> {

@@ -1,17 +1,15 @@
 //! `Link`: one end of the connection to a node or to a driver; and the nodes of an engine.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
-use guerdon_inprocess::thread_lane::{ThreadLane, most_threads};
+use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
+use guerdon_inprocess::thread_lane::most_threads;
 use guerdon_process::{Printer, ProcessConfig, standard_error};
-use guerdon_remote::{Link, NodeSnapshot, OutgoingBytes, Pace, RemoteConfig, RemoteLane, RunsOn};
+use guerdon_remote::{Link, OutgoingBytes, Pace, RemoteConfig, RemoteLane, RunsOn};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +19,7 @@ use tokio::runtime::Handle;
 use crate::config::FunctionConfig;
 use crate::gil;
 use crate::lane_kind::LaneKind;
+use crate::lanes::Lanes;
 use crate::local_lanes::LocalLanes;
 use crate::process::EngineProcess;
 
@@ -126,24 +125,9 @@ impl PyLink {
     }
 }
 
-/// A node at one moment.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "NodeSnapshot")]
-pub struct PyNodeSnapshot {
-    name: String,
-    state: &'static str,
-    slots: usize,
-    frames: usize,
-    calls: usize,
-    bytes: usize,
-    ended: u64,
-    reason: Option<String>,
-    stats: BTreeMap<&'static str, u64>,
-}
-
 /// Lanes that run calls here when no node is left.
 pub struct Here<'a> {
-    pub threads: &'a Arc<ThreadLane>,
-    pub loops: &'a Arc<AsyncioLane>,
+    pub lanes: &'a Lanes,
     pub process: &'a EngineProcess,
     pub workers: ProcessConfig,
 }
@@ -156,9 +140,8 @@ pub fn lane(
     functions: &[Function],
     (digest, silence): RemoteArg,
     here: Here<'_>,
-    supervisor: &Arc<SupervisorQueue>,
 ) -> Arc<RemoteLane> {
-    let Here { threads, loops, process, workers } = here;
+    let Here { lanes: Lanes { supervisor, threads, loops, .. }, process, workers } = here;
     let frame_calls = (0..functions.len()).map(|id| workers.frame_calls(id)).collect();
     let runs_on = configs.iter().enumerate().map(|(id, config)| match config.lane {
         LaneKind::Thread if config.anywhere => RunsOn::Threads(most_threads(&functions[id])),
@@ -224,19 +207,4 @@ pub fn add(lane: Option<&Arc<RemoteLane>>, name: &str) -> PyResult<PyLink> {
 
 pub fn drain(lane: Option<&Arc<RemoteLane>>, name: &str) -> PyResult<()> {
     if there(lane)?.drain(name) { Ok(()) } else { Err(PyValueError::new_err(format!("there is no node '{name}'"))) }
-}
-
-pub fn snapshots(lane: &Arc<RemoteLane>) -> Vec<PyNodeSnapshot> {
-    let snapshot = |one: NodeSnapshot| PyNodeSnapshot {
-        name: one.name.to_string(),
-        state: one.state.word(),
-        slots: one.slots,
-        frames: one.frames,
-        calls: one.calls,
-        bytes: one.bytes,
-        ended: one.ended,
-        reason: one.reason,
-        stats: one.stats.named().into(),
-    };
-    lane.nodes().into_iter().map(snapshot).collect()
 }

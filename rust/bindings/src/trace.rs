@@ -8,8 +8,9 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::lane;
 use guerdon_core::limits::LimitWarning;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::tracer::{Executor, Moment, TraceEvent, Tracer};
+use guerdon_core::tracer::{Executor, Moment, TraceEvent};
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_telemetry::timeline::{Recorder, RecorderSources, Summary, TraceConfig};
 use pyo3::exceptions::PyValueError;
@@ -32,21 +33,18 @@ pub fn start(
     let functions = functions.iter().map(|one| (one.function.name.to_string(), one.lane_word.to_owned())).collect();
     let shortest = Duration::try_from_secs_f64(shortest.max(0.0)).unwrap_or(Duration::MAX);
     let config = TraceConfig { path, bytes, shortest, process, functions };
-    let recorder = Arc::new(Recorder::new(config, scheduler.clock())?);
-    let path = recorder.path().display().to_string();
     let (running, supervisor) = (Arc::downgrade(scheduler), supervisor.clone());
-    recorder.start(RecorderSources {
+    let sources = RecorderSources {
         loads: Box::new(scheduler.loads()),
         open_calls: Box::new(move |now_ns| {
             running.upgrade().map(|running| lane::in_flight(running.lanes(), now_ns)).unwrap_or_default()
         }),
-        on_trouble: Box::new(move |reason| {
-            let (place, why) = (path.clone(), reason.to_owned());
+        on_trouble: Box::new(move |path, reason| {
+            let (place, why) = (path.display().to_string(), reason.to_owned());
             supervisor.push(SupervisorRequest::Trouble { source: Source::Timeline, place, why });
         }),
-    })?;
-    scheduler.trace(recorder.clone());
-    Ok(recorder)
+    };
+    Recorder::start(&config, scheduler.clock(), sources).map(Arc::new)
 }
 
 /// Draws a warning about an endpoint on a timeline.

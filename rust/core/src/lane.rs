@@ -18,7 +18,7 @@ use crate::frame::{Frame, LaneOwner};
 use crate::function::FunctionId;
 use crate::in_flight::InFlight;
 use crate::member_call::MemberEnd;
-use crate::tracer::Tracer;
+use crate::observer::Telemetry;
 
 /// Return value of `Lane::close`: done when nothing of the lane is left.
 pub type CloseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -164,7 +164,7 @@ impl LaneWaker {
 
     /// Returns the tracer of the engine, if it has one.
     #[must_use]
-    pub fn tracer(&self) -> Option<Arc<dyn Tracer>> {
+    pub fn tracer(&self) -> Option<Arc<dyn Telemetry>> {
         self.owner.upgrade()?.tracer().cloned()
     }
 

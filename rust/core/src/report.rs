@@ -8,8 +8,10 @@
 use std::borrow::Cow;
 use std::ops::AddAssign;
 
+use serde::Serialize;
+
 /// Usage of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Usage {
     pub requests: u64,
     /// Number of those without an answer, or without usage in it: what they used is not known.

@@ -1,9 +1,5 @@
-//! Events of a timeline of the engine. Another crate draws it.
-//!
-//! - A tracer never blocks, never takes the GIL and never panics: what it has no room for it drops
-//!   and counts.
-//! - Without one, a frame costs one check for it, and a call that is completed with others nothing.
-//! - Calls are reported when they end, with their start: a span is never half there.
+//! Events of an engine, which a timeline draws. Calls are reported when they end, with their start:
+//! a span is never half there.
 
 use std::sync::Arc;
 
@@ -132,7 +128,7 @@ impl Moment {
     }
 }
 
-/// Event for a tracer.
+/// Event of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceEvent {
     BatchSubmitted {
@@ -178,12 +174,4 @@ pub enum TraceEvent {
         at_ns: u64,
         why: String,
     },
-}
-
-/// Takes what happens.
-pub trait Tracer: Send + Sync {
-    /// Calls that ran for less are reported one by one only if they failed or were tried again.
-    fn shortest_ns(&self) -> u64;
-
-    fn record(&self, event: TraceEvent);
 }

@@ -28,6 +28,8 @@ pub(crate) const PROTOCOL: u16 = 5;
 
 /// Bytes before the body of an item.
 const HEAD: usize = 5;
+/// Kind of a refusal, in all versions.
+const OLD_REFUSED: u8 = 2;
 /// Most bytes kept of a text.
 const LONGEST_TEXT: usize = 64 << 10;
 
@@ -187,6 +189,18 @@ impl<'a> Items<'a> {
         let read = postcard::take_from_bytes(item).map_err(|_| WireError::Malformed(item[0]));
         Some(read.map(|(message, values)| (message, end - values.len()..end)))
     }
+
+    /// Takes a refusal of an agent of version 4 or before: a text behind a `u32` of its length. It
+    /// names both versions, and postcard would read another text in it.
+    fn old_refusal(&mut self) -> Option<String> {
+        let mut rest = self.rest;
+        let length = rest.u32()? as usize;
+        let mut item = ByteReader(rest.bytes(length.checked_add(1)?)?);
+        let (kind, length) = (item.u8()?, item.u32()? as usize);
+        let text = (kind == OLD_REFUSED && length == item.0.len()).then_some(item.0)?;
+        self.rest = rest;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
 }
 
 impl ToAgent {
@@ -226,7 +240,11 @@ impl ToDriver {
 
     /// The next item of a message.
     pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<Self, WireError>> {
-        Some(items.next()?.map(|(mut message, _): (Self, _)| {
+        let next = match items.old_refusal() {
+            Some(reason) => Ok(Self::Refused(reason)),
+            None => items.next()?.map(|(message, _)| message),
+        };
+        Some(next.map(|mut message: Self| {
             message.shorten();
             message
         }))
@@ -283,6 +301,24 @@ mod tests {
     use guerdon_core::outcome::Note;
 
     use super::*;
+
+    #[test]
+    fn refusals_of_older_agents_name_their_version() {
+        let why = "its agent speaks version 4 of the agents' protocol, and this process version 5; install the same \
+                   version of guerdon on all nodes";
+        let mut message = Vec::new();
+        message.extend((why.len() as u32 + 4).to_le_bytes());
+        message.push(OLD_REFUSED);
+        message.extend((why.len() as u32).to_le_bytes());
+        message.extend(why.as_bytes());
+        ToDriver::Refused("of today".to_owned()).write(&mut message);
+        let mut items = Items::of(&message);
+        for expected in [why, "of today"] {
+            let refused = ToDriver::next(&mut items);
+            assert!(matches!(&refused, Some(Ok(ToDriver::Refused(found))) if found == expected), "{refused:?}");
+        }
+        assert!(ToDriver::next(&mut items).is_none());
+    }
 
     #[test]
     fn long_texts_of_an_agent_are_shortened() {

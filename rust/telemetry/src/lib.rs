@@ -8,4 +8,5 @@
 
 pub mod journal;
 pub mod metrics;
+mod queue;
 pub mod timeline;

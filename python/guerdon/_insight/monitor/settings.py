@@ -91,7 +91,7 @@ class Monitor:
                 logging.getLogger("guerdon").info("%s: isolation of programs: %s", name, level)
         if self._given is None:
             return
-        address, problem = engine.metrics_address()
+        address, problem = engine.places()["metrics"]
         problem = problem or self._address_problem
         if problem is not None:
             warn(_NOT_SERVED.format(given=self._given, problem=problem))
@@ -102,10 +102,10 @@ class Monitor:
 
     def stats(self, engine: Engine) -> dict[str, str]:
         """Returns its addresses for `Dispatcher.stats`."""
-        path, problem = engine.state_socket()
+        path, problem = engine.places()["state"]
         served = {"state_socket": path or f"none: {problem or self._socket_problem}"}
         if self._given is not None:
-            address, problem = engine.metrics_address()
+            address, problem = engine.places()["metrics"]
             served["metrics_address"] = address or f"none: {problem or self._address_problem}"
         return served
 

@@ -13,13 +13,13 @@ __all__ = ["nodes_of"]
 def nodes_of(engine: Engine) -> dict[str, dict[str, Any]]:
     """Returns for each node, by name, its state, its calls and its counters."""
     return {
-        node.name: {
-            "state": node.state,
-            "slots": node.slots,
-            "calls": node.calls,
-            "ended": node.ended,
-            "reason": node.reason,
-            **node.stats,
+        node["name"]: {
+            "state": node["state"],
+            "slots": node["slots"],
+            "calls": node["calls"],
+            "ended": node["ended"],
+            "reason": node["reason"],
+            **node["stats"],
         }
         for node in engine.nodes()
     }

@@ -17,11 +17,15 @@ pub mod thread_slot;
 
 use std::sync::Arc;
 
+use guerdon_core::clock::Clock;
+use guerdon_core::function::Function;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
+use tokio::runtime::Handle;
 
+use crate::config::FunctionConfig;
 use crate::gil;
 use crate::stacks::StackReader;
 use crate::values::released::ReleasedValues;
@@ -38,6 +42,21 @@ pub struct Lanes {
     pub released: Arc<ReleasedValues>,
     /// Reader of stacks of this process's calls, for the live state.
     pub stacks: Arc<StackReader>,
+}
+
+impl Lanes {
+    /// Makes the thread and asyncio lanes of these functions, and what serves them.
+    pub fn new(runtime: &Handle, clock: Clock, core: &[Function], functions: &[FunctionConfig]) -> Self {
+        let supervisor = Arc::new(SupervisorQueue::default());
+        let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
+        Self {
+            threads: Arc::new(ThreadLane::new(runtime, clock, core, &supervisor)),
+            loops: Arc::new(AsyncioLane::new(runtime, clock, core, &names, &supervisor)),
+            released: Arc::new(ReleasedValues::new(supervisor.clone())),
+            stacks: Arc::default(),
+            supervisor,
+        }
+    }
 }
 
 #[pymethods]

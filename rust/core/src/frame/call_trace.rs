@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::tracer::{CallSpan, Executor, Tracer};
+use crate::observer::Telemetry;
+use crate::tracer::{CallSpan, Executor};
 
 /// Trace of the calls that ended.
 pub(super) struct FrameTrace {
-    pub tracer: Arc<dyn Tracer>,
+    pub tracer: Arc<dyn Telemetry>,
     pub shortest_ns: u64,
     pub executor: Executor,
     pub first: usize,
@@ -23,9 +24,9 @@ pub(super) struct FrameTrace {
 }
 
 impl FrameTrace {
-    pub(super) fn new(tracer: &Arc<dyn Tracer>) -> Box<Self> {
+    pub(super) fn new(tracer: &Arc<dyn Telemetry>) -> Box<Self> {
         Box::new(Self {
-            shortest_ns: tracer.shortest_ns(),
+            shortest_ns: tracer.shortest_ns().unwrap_or_default(),
             tracer: tracer.clone(),
             executor: Executor::Elsewhere,
             first: 0,

@@ -9,14 +9,14 @@ use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
 use crate::member_call::MemberCall;
+use crate::observer::Telemetry;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
-use crate::tracer::Tracer;
 
 /// Source of a lane's frames, as the lane sees it.
 pub(crate) trait LaneOwner: Send + Sync {
     /// Returns the tracer of the engine, if it has one.
-    fn tracer(&self) -> Option<&Arc<dyn Tracer>>;
+    fn tracer(&self) -> Option<&Arc<dyn Telemetry>>;
 
     /// Hands out frames until no lane with room has work waiting; here only one, if `brief`.
     fn look_for_work(self: Arc<Self>, brief: bool);

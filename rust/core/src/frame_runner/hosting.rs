@@ -12,9 +12,9 @@ use crate::frame::{Frame, FrameOwner, InHand, LaneOwner};
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
 use crate::limits::Feedback;
+use crate::observer::Telemetry;
 use crate::outcome::{Cell, Failure, Note, Outcome, Status, Times};
 use crate::report::Usage;
-use crate::tracer::Tracer;
 
 /// The runner, as its frames see it.
 pub(super) trait HostedOwner: LaneOwner {
@@ -191,7 +191,7 @@ impl HostedCalls {
 }
 
 impl LaneOwner for Hosting {
-    fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+    fn tracer(&self) -> Option<&Arc<dyn Telemetry>> {
         None
     }
 

@@ -18,9 +18,9 @@ use crate::clock::Clock;
 use crate::frame::LaneOwner;
 use crate::function::{Function, FunctionId};
 use crate::lane::{CallsRun, Lane};
+use crate::observer::Telemetry;
 use crate::outcome::Note;
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use crate::tracer::Tracer;
 
 /// This thread hands out pieces. Dropped by a panic, it leaves that to the next.
 struct HandingOut<'a>(&'a RunnerCore);
@@ -242,7 +242,7 @@ impl RunnerCore {
 }
 
 impl LaneOwner for RunnerCore {
-    fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+    fn tracer(&self) -> Option<&Arc<dyn Telemetry>> {
         None
     }
 

@@ -11,14 +11,14 @@ use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
 use crate::member_call::MemberCall;
+use crate::observer::Telemetry;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::scheduler::state::SchedulerCore;
 use crate::sync::Ordering;
-use crate::tracer::Tracer;
 
 impl LaneOwner for SchedulerCore {
-    fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+    fn tracer(&self) -> Option<&Arc<dyn Telemetry>> {
         self.tracer.get()
     }
 

@@ -51,13 +51,12 @@ use crate::frame::LaneOwner;
 use crate::function::{Function, FunctionId, visible};
 use crate::lane::{Lane, LaneWaker};
 use crate::limits::LimitWarning;
-use crate::observer::BatchObserver;
+use crate::observer::Telemetry;
 use crate::open_batch::{AddedSamples, IncompleteGroups};
 use crate::payload::Payload;
 use crate::report::Usage;
 use crate::sync::Ordering;
 use crate::task::spawn_restarted;
-use crate::tracer::Tracer;
 use crate::wake::no_descriptor;
 use call_counts::CallCounters;
 pub use call_counts::CallCounts;
@@ -113,14 +112,13 @@ impl Scheduler {
         self.inner.releases.listen(listener);
     }
 
-    /// Sets the observers of complete groups. Only the first call counts.
-    pub fn observe(&self, observers: Vec<Arc<dyn BatchObserver>>) {
-        let _ = self.inner.observers.set(observers);
-    }
-
-    /// Sets the tracer, before the first batch. Only the first one counts.
-    pub fn trace(&self, tracer: Arc<dyn Tracer>) {
-        let _ = self.inner.tracer.set(tracer);
+    /// Sets the sinks of telemetry, before the first batch: at most one of them takes events. Only
+    /// the first call counts.
+    pub fn observe(&self, sinks: Vec<Arc<dyn Telemetry>>) {
+        if let Some(tracer) = sinks.iter().find(|sink| sink.shortest_ns().is_some()) {
+            let _ = self.inner.tracer.set(tracer.clone());
+        }
+        let _ = self.inner.observers.set(sinks);
     }
 
     /// Returns a reader of waiting and running calls, for a tracer's counters; `None` once the

@@ -13,7 +13,7 @@ use crate::frame::InHand;
 use crate::function::{Function, FunctionId};
 use crate::lane::{CallsRun, Lane};
 use crate::limits::{LimitWarning, Limiter};
-use crate::observer::BatchObserver;
+use crate::observer::Telemetry;
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
 use crate::scheduler::call_counts::CallCounters;
@@ -23,7 +23,6 @@ use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
 use crate::scheduler::shared_calls::SharedCalls;
 use crate::scheduler::timers::Timers;
 use crate::sync::{AtomicU64, Mutex};
-use crate::tracer::Tracer;
 
 /// Number of fresh calls that go before a retried one: at least this many, and a multiple of those
 /// that may be in flight. A batch of that size has its retries at its end, and no sample of a
@@ -55,10 +54,10 @@ pub(super) struct SchedulerCore {
     pub(super) releases: Arc<PayloadRelease>,
     /// Called with what to warn of. Written once, before the first batch.
     pub(super) limit_listener: OnceLock<LimitListener>,
-    /// Observers of completed groups. Written once, before the first batch.
-    pub(super) observers: OnceLock<Vec<Arc<dyn BatchObserver>>>,
-    /// Told what happens. Written once, before the first batch.
-    pub(super) tracer: OnceLock<Arc<dyn Tracer>>,
+    /// All sinks of telemetry. Written once, before the first batch.
+    pub(super) observers: OnceLock<Vec<Arc<dyn Telemetry>>>,
+    /// The one of them that takes events. Written once, before the first batch.
+    pub(super) tracer: OnceLock<Arc<dyn Telemetry>>,
 }
 
 /// Takes a function, what to warn of, and the reason of its last call that failed.

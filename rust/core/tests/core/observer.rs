@@ -8,7 +8,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
-use guerdon_core::observer::BatchObserver;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::outcome::Cell;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, function, paused, spec};
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 #[derive(Default)]
 struct Groups(Mutex<Vec<(usize, Option<u64>, bool)>>);
 
-impl BatchObserver for Groups {
+impl Telemetry for Groups {
     fn groups_completed(&self, batch: &Arc<Batch>, groups: &[usize]) {
         for group in groups {
             let mut samples = group * batch.group_size()..(group + 1) * batch.group_size();

@@ -8,18 +8,19 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
+use guerdon_core::observer::Telemetry;
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, TraceEvent, Tracer};
+use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, TraceEvent};
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
 use parking_lot::Mutex;
 
 /// All that was reported.
 struct EventLog(Mutex<Vec<TraceEvent>>, u64);
 
-impl Tracer for EventLog {
-    fn shortest_ns(&self) -> u64 {
-        self.1
+impl Telemetry for EventLog {
+    fn shortest_ns(&self) -> Option<u64> {
+        Some(self.1)
     }
 
     fn record(&self, event: TraceEvent) {
@@ -55,7 +56,7 @@ fn engine(
 fn traced(functions: Vec<Function>, shortest: Duration, lane: Arc<dyn Lane>) -> (Scheduler, Arc<EventLog>) {
     let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
     let reported = Arc::new(EventLog(Mutex::default(), shortest.as_nanos() as u64));
-    scheduler.trace(reported.clone());
+    scheduler.observe(vec![reported.clone()]);
     (scheduler, reported)
 }
 

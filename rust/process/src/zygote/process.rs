@@ -1,5 +1,6 @@
 //! Starts the zygote's process and its loader, and holds what belongs to them.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -22,6 +23,9 @@ use crate::output::{self, Printer, Source};
 use crate::parent::Parent;
 use crate::zygote_requests::{self, ZygoteSocket};
 
+/// Version of the messages and pages that this process shares with the zygote and its workers, from
+/// the file beside their program. Raised with every change of these.
+const PROTOCOL: &str = include_str!("../../../../python/guerdon/_worker/protocol.txt");
 /// Time that the zygote has to answer requests that it fulfils at once.
 pub(super) const ANSWER: Duration = Duration::from_secs(20);
 /// Time between two looks at whether a process that owes an answer is stopped.
@@ -165,7 +169,22 @@ pub(super) async fn stay_stopped(pids: Vec<Pid>) {
     }
 }
 
+/// Refuses a program of workers with another version of the messages: that of a package that was
+/// replaced while this process runs.
+fn check_protocol(config: &ProcessConfig) -> io::Result<()> {
+    let found = fs::read_to_string(config.worker_dir.join("protocol.txt")).unwrap_or_else(|_| "unknown".to_owned());
+    if found == PROTOCOL {
+        return Ok(());
+    }
+    let (found, own, folder) = (found.trim(), PROTOCOL.trim(), config.worker_dir.display());
+    Err(io::Error::other(format!(
+        "the worker program in {folder} speaks version {found} of the workers' protocol, and this process version {own}: \
+         guerdon was installed anew while it runs. Start it again"
+    )))
+}
+
 pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Result<ZygoteProcess> {
+    check_protocol(config)?;
     let (control, theirs) = ZygoteSocket::new()?;
     // Before the zygote starts, which waits for this alone until it can watch this process.
     let this_process = open_pidfd(rustix::process::getpid())?;

@@ -417,6 +417,21 @@ fn without_an_interpreter_calls_fail_with_the_reason() {
     rig.close();
 }
 
+#[test]
+fn another_version_of_the_worker_program_is_refused_with_both() {
+    let folder = std::env::temp_dir().join(format!("guerdon-protocol-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("protocol.txt"), "0\n").unwrap();
+    let rig = Rig::with(vec![spec("work")], 2, |config| config.worker_dir = folder.clone());
+    let batch = rig.score(&gives(3));
+    assert_eq!(statuses(&batch, 0), [Status::Error; 3]);
+    let reason = reason(&batch, 0, 0);
+    let both = "speaks version 0 of the workers' protocol, and this process version 1: guerdon was installed anew";
+    assert!(reason.contains(both), "{reason}");
+    rig.close();
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 fn alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))

@@ -5,6 +5,7 @@
 //!   whole or not at all. The holder of the lock on a stream owns it.
 //! - Trouble with the disk costs rows, which are counted, and never a batch.
 
+mod config;
 mod conversion;
 mod extra;
 mod handle;
@@ -12,15 +13,14 @@ mod layout;
 mod messages;
 mod part;
 mod problems;
-mod queue;
 mod recovery;
 mod rows;
 mod shared;
 mod texts;
 mod writer;
 
-pub use handle::{Journal, JournalConfig};
+pub use config::{FunctionName, JournalConfig};
+pub use handle::Journal;
 pub use recovery::{Recovery, recover};
-pub use rows::FunctionName;
 pub use shared::Counts;
 pub use texts::{Kind, TextColumn, TextSource};

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::Mutex;
-
 /// Possible problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
@@ -21,35 +19,23 @@ pub(crate) enum Problem {
     Conversion = 32,
 }
 
-type ProblemListener = Box<dyn Fn(&str) + Send + Sync>;
+pub(crate) type ProblemListener = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Tells each kind of trouble once.
-#[derive(Default)]
+/// Tells each kind of trouble once, on the writer's thread.
 pub(crate) struct ProblemReports {
     /// The kinds that were reported.
     reported: AtomicU8,
-    /// Written once, before there are rows.
-    listener: Mutex<Option<ProblemListener>>,
-    /// Problems from the time without a listener.
-    unheard: Mutex<Vec<String>>,
+    listener: ProblemListener,
 }
 
 impl ProblemReports {
-    /// Sets the listener, on the writer's thread.
-    pub(crate) fn listen(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
-        for reason in std::mem::take(&mut *self.unheard.lock()) {
-            listener(&reason);
-        }
-        *self.listener.lock() = Some(Box::new(listener));
+    pub(crate) const fn new(listener: ProblemListener) -> Self {
+        Self { reported: AtomicU8::new(0), listener }
     }
 
     pub(crate) fn tell(&self, kind: Problem, reason: impl FnOnce() -> String) {
-        if self.reported.fetch_or(kind as u8, Ordering::Relaxed) & kind as u8 != 0 {
-            return;
-        }
-        match &*self.listener.lock() {
-            Some(listener) => listener(&reason()),
-            None => self.unheard.lock().push(reason()),
+        if self.reported.fetch_or(kind as u8, Ordering::Relaxed) & kind as u8 == 0 {
+            (self.listener)(&reason());
         }
     }
 }

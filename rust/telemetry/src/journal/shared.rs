@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Sender;
 
 use guerdon_core::batch::Batch;
-use guerdon_core::condvar::Condvar;
 use guerdon_core::payload::SharedPayload;
-use parking_lot::Mutex;
 
-use crate::journal::problems::{Problem, ProblemReports};
-use crate::journal::queue::{Bounds, Queue};
+use crate::journal::problems::{Problem, ProblemListener, ProblemReports};
 use crate::journal::texts::TextColumn;
+use crate::queue::{Bounds, Queue};
 
 /// Bounds of waiting rows.
 const MOST_ROWS: usize = 1 << 20;
@@ -45,22 +43,17 @@ pub(crate) struct Shared {
     pub lost: AtomicU64,
     /// About how many bytes of texts a sample has. Written by the writer.
     text_bytes: AtomicU64,
-    /// The writer has ended.
-    ended: Mutex<bool>,
-    end: Condvar,
 }
 
 impl Shared {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(on_trouble: ProblemListener) -> Self {
         Self {
             queue: Queue::new(Bounds { rows: MOST_ROWS, bytes: MOST_BYTES }),
-            problems: ProblemReports::default(),
+            problems: ProblemReports::new(on_trouble),
             rows: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             text_bytes: AtomicU64::new(BYTES_OF_TEXTS),
-            ended: Mutex::new(false),
-            end: Condvar::new(),
         }
     }
 
@@ -74,20 +67,6 @@ impl Shared {
         usize::try_from(self.text_bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Waits for the writer's end, for at most so long; whether it has ended.
-    pub(crate) fn wait_for_end(&self, timeout: Duration) -> bool {
-        let until = Instant::now().checked_add(timeout);
-        let mut ended = self.ended.lock();
-        while !*ended {
-            match until {
-                Some(until) if !self.end.wait_until(&mut ended, until) => break,
-                Some(_) => {}
-                None => self.end.wait(&mut ended),
-            }
-        }
-        *ended
-    }
-
     /// Learns how long texts are, for the bound of the queue.
     pub(crate) fn measure(&self, columns: &[TextColumn], samples: usize) {
         let bytes: usize = columns.iter().flat_map(|column| &column.values).flatten().map(String::len).sum();
@@ -98,15 +77,17 @@ impl Shared {
 }
 
 /// Says that the writer has ended, however it did.
-pub(crate) struct AtEnd(pub Arc<Shared>);
+pub(crate) struct AtEnd {
+    pub shared: Arc<Shared>,
+    /// Gone with it, which its receiver sees.
+    pub _ending: Sender<()>,
+}
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.problems.tell(Problem::Writer, || "its thread failed, and nothing more is written".to_owned());
+            self.shared.problems.tell(Problem::Writer, || "its thread failed, and nothing more is written".to_owned());
         }
-        self.0.queue.end();
-        *self.0.ended.lock() = true;
-        self.0.end.notify_all();
+        self.shared.queue.end();
     }
 }

@@ -44,6 +44,7 @@ pub(crate) struct Writer {
     texts: Vec<(String, Kind)>,
     dispatcher: String,
     rotate: u64,
+    constants: Constants,
     rows: Rows,
     stream: Option<Stream>,
     /// Streams that are to become Parquet files, and the one that does.
@@ -63,9 +64,8 @@ impl Writer {
         texts: Vec<String>,
         dispatcher: String,
         rotate: u64,
-        constants: Arc<Constants>,
+        constants: Constants,
     ) -> Self {
-        let rows = Rows::new(constants, texts.len());
         let texts = texts.into_iter().map(|name| (name, Kind::Text)).collect();
         Self {
             shared,
@@ -74,7 +74,8 @@ impl Writer {
             texts,
             dispatcher,
             rotate,
-            rows,
+            constants,
+            rows: Rows::default(),
             stream: None,
             finished: VecDeque::new(),
             others: VecDeque::new(),
@@ -85,6 +86,7 @@ impl Writer {
 
     /// Until the end of the queue, and of all parts.
     pub(crate) fn run(mut self) {
+        self.shared.queue.serve();
         // Streams of other runs.
         self.others = streams(self.names.folder()).unwrap_or_default();
         loop {
@@ -155,7 +157,7 @@ impl Writer {
             let texts = self.read(payload.as_ref(), &samples_of(groups, size));
             let mut at = 0;
             for run in groups.chunk_by(|group, next| *next == group + 1) {
-                self.rows.add(&batch, run[0]..run[0] + run.len(), &texts, at);
+                self.rows.add(&self.constants, &batch, run[0]..run[0] + run.len(), &texts, at);
                 at += run.len() * size;
                 if self.rows.is_full() {
                     self.flush();
@@ -226,7 +228,7 @@ impl Writer {
         }
         let known = self.stream.as_ref().map(|stream| stream.schema().clone());
         let schema = known.unwrap_or_else(|| schema(&self.texts, &self.dispatcher));
-        let batch = self.rows.finish(&schema).map_err(io::Error::other)?;
+        let batch = self.rows.finish(&self.constants, &schema).map_err(io::Error::other)?;
         if self.rests_until.is_some_and(|until| Instant::now() < until) {
             return Err(io::Error::other("the disk took nothing"));
         }

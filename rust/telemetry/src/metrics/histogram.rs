@@ -1,7 +1,5 @@
-//! A histogram of times: exact counts at the bounds that Prometheus sees, and between them fine
-//! enough for percentiles (an eighth of an octave).
-//!
-//! Counting finds the bucket by the highest bits of the time, and compares with one bound at most.
+//! A histogram of times: exact counts at the bounds that Prometheus sees, and beside them buckets
+//! of an eighth of an octave for percentiles, which are found by the highest bits of a time.
 
 /// The `le` of the buckets, in nanoseconds: 10 us to 1000 s.
 pub const BOUNDS: [u64; 25] = bounds();
@@ -9,10 +7,7 @@ const PARTS_LOG2: u32 = 3;
 /// Below 2^10 ns and from 2^41 ns on all times are in one bucket each.
 const FIRST: u32 = 10;
 const LAST: u32 = 40;
-const RAW: usize = ((LAST - FIRST + 1) << PARTS_LOG2) as usize + 2;
-/// Each bound splits its raw bucket.
-const BUCKETS: usize = RAW + BOUNDS.len();
-const TABLE: Table = Table::new();
+const BUCKETS: usize = ((LAST - FIRST + 1) << PARTS_LOG2) as usize + 2;
 
 const fn bounds() -> [u64; 25] {
     let mut bounds = [0; 25];
@@ -27,67 +22,39 @@ const fn bounds() -> [u64; 25] {
     bounds
 }
 
-/// The raw bucket of a time; a bucket's upper end belongs to it.
-const fn raw(ns: u64) -> usize {
+/// The bucket of a time; a bucket's upper end belongs to it.
+const fn bucket(ns: u64) -> usize {
     let below = ns.saturating_sub(1);
     if below < 1 << FIRST {
         return 0;
     }
     let octave = 63 - below.leading_zeros();
     if octave > LAST {
-        return RAW - 1;
+        return BUCKETS - 1;
     }
     let part = (below >> (octave - PARTS_LOG2)) & ((1 << PARTS_LOG2) - 1);
     1 + (((octave - FIRST) << PARTS_LOG2) as usize) + part as usize
 }
 
-/// The upper end of a raw bucket.
-const fn raw_end(raw: usize) -> u64 {
-    if raw == 0 {
+/// The upper end of a bucket.
+const fn end(bucket: usize) -> u64 {
+    if bucket == 0 {
         return 1 << FIRST;
     }
-    if raw == RAW - 1 {
+    if bucket == BUCKETS - 1 {
         return u64::MAX;
     }
-    let (octave, part) = ((raw - 1) >> PARTS_LOG2, (raw - 1) & ((1 << PARTS_LOG2) - 1));
+    let (octave, part) = ((bucket - 1) >> PARTS_LOG2, (bucket - 1) & ((1 << PARTS_LOG2) - 1));
     let octave = octave as u32 + FIRST;
     (1 << octave) + ((part as u64 + 1) << (octave - PARTS_LOG2))
 }
-
-struct Table {
-    /// For each raw bucket: the first of its buckets, and the bound above which comes the second.
-    first: [u16; RAW],
-    split: [u64; RAW],
-    /// The upper end of each bucket.
-    ends: [u64; BUCKETS],
-}
-
-impl Table {
-    const fn new() -> Self {
-        let (mut first, mut split, mut ends) = ([0; RAW], [u64::MAX; RAW], [0; BUCKETS]);
-        let (mut at, mut bucket, mut bound) = (0, 0, 0);
-        while at < RAW {
-            first[at] = bucket as u16;
-            if bound < BOUNDS.len() && raw(BOUNDS[bound]) == at {
-                split[at] = BOUNDS[bound];
-                ends[bucket] = BOUNDS[bound];
-                bucket += 1;
-                bound += 1;
-            }
-            ends[bucket] = raw_end(at);
-            bucket += 1;
-            at += 1;
-        }
-        Self { first, split, ends }
-    }
-}
-
-static LOOKUP: Table = TABLE;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Box<[u64]>,
+    /// Counts of the times between each of `BOUNDS` and the one before.
+    at_bounds: [u64; BOUNDS.len()],
     count: u64,
     sum_ns: u64,
     max_ns: u64,
@@ -95,16 +62,17 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS].into(), count: 0, sum_ns: 0, max_ns: 0 }
+        Self { buckets: vec![0; BUCKETS].into(), at_bounds: [0; BOUNDS.len()], count: 0, sum_ns: 0, max_ns: 0 }
     }
 }
 
 impl Histogram {
     #[inline]
     pub fn add(&mut self, ns: u64) {
-        let raw = raw(ns);
-        let bucket = usize::from(LOOKUP.first[raw]) + usize::from(ns > LOOKUP.split[raw]);
-        self.buckets[bucket] += 1;
+        self.buckets[bucket(ns)] += 1;
+        if let Some(count) = self.at_bounds.get_mut(BOUNDS.partition_point(|bound| *bound < ns)) {
+            *count += 1;
+        }
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
@@ -112,6 +80,7 @@ impl Histogram {
 
     pub fn merge(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, more)| *mine += more);
+        self.at_bounds.iter_mut().zip(other.at_bounds).for_each(|(mine, more)| *mine += more);
         self.count += other.count;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -130,15 +99,11 @@ impl Histogram {
     /// Returns for each of `BOUNDS` the number of times that were at most that.
     #[must_use]
     pub fn cumulative(&self) -> [u64; BOUNDS.len()] {
-        let (mut counts, mut bound, mut seen) = ([0; BOUNDS.len()], 0, 0);
-        for (count, end) in self.buckets.iter().zip(&LOOKUP.ends) {
+        let mut seen = 0;
+        self.at_bounds.map(|count| {
             seen += count;
-            if bound < BOUNDS.len() && *end == BOUNDS[bound] {
-                counts[bound] = seen;
-                bound += 1;
-            }
-        }
-        counts
+            seen
+        })
     }
 
     /// Returns the time that `percent` percent of them do not exceed, to an eighth and never above
@@ -147,15 +112,16 @@ impl Histogram {
     pub fn percentile_ns(&self, percent: u64) -> Option<u64> {
         let rank = (self.count * percent).div_ceil(100).max(1);
         let (mut seen, mut start) = (0, 0);
-        for (count, end) in self.buckets.iter().zip(&LOOKUP.ends) {
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            let end = end(bucket);
             if *count > 0 && seen + count >= rank {
                 // The last bucket has no end.
-                let width = if *end == u64::MAX { 0 } else { end - start };
+                let width = if end == u64::MAX { 0 } else { end - start };
                 let part = u128::from(width) * u128::from(rank - seen) / u128::from(*count);
                 return Some((start + u64::try_from(part).unwrap_or(0)).min(self.max_ns));
             }
             seen += count;
-            start = *end;
+            start = end;
         }
         None
     }
@@ -205,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_buckets_rise() {
-        assert!(LOOKUP.ends.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert!((1..BUCKETS).all(|one| end(one - 1) < end(one)));
         assert_eq!(Histogram::default().percentile_ns(50), None);
     }
 }

@@ -14,11 +14,8 @@ mod snapshot;
 mod tallies;
 mod text;
 
-pub use families::{FAMILIES, Family, FamilyKind};
-pub use pages::{metrics, samples};
+pub use families::{FAMILIES, Family, FamilyKind, Figures};
 pub use server::{Listen, NotServed, Server};
-pub use snapshot::{
-    Cache, Call, Endpoint, Function, Identity, Isolation, Node, Percentiles, Snapshot, Source, State, Worker,
-};
+pub use snapshot::{Cache, Call, Endpoint, Function, Identity, Node, Snapshot, Source, State, Worker};
 pub use tallies::{Tallies, Tally};
-pub use text::Sample;
+pub use text::{Sample, metrics, samples};

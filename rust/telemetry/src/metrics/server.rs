@@ -14,6 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -28,15 +29,17 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::metrics::open_sockets::RegisteredSocket;
+use crate::metrics::families::Figures;
+use crate::metrics::open_sockets::{self, AddressEntry};
 use crate::metrics::pages;
 use crate::metrics::snapshot::{Identity, Source};
 use crate::metrics::tallies::Tallies;
+use crate::metrics::text::metrics;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -104,7 +107,10 @@ impl Server {
             not_served.socket = Some(error);
             None
         });
-        let address = tcp.as_ref().and_then(ListenState::address);
+        let address = tcp.as_ref().and_then(|(listener, _)| match listener {
+            Bound::Tcp(listener) => listener.local_addr().ok(),
+            Bound::Unix(_) => None,
+        });
         let socket = unix.as_ref().and(listen.socket.clone());
         let (stop, stopped) = watch::channel(false);
         let shared = ServerShared { identity, source, tallies, runtime: runtime.clone() };
@@ -168,34 +174,26 @@ impl Drop for Server {
     }
 }
 
-enum ListenState {
-    Tcp(RegisteredSocket<std::net::TcpListener>),
-    Unix(RegisteredSocket<StdUnixListener>),
+/// A listener of the standard library until it is served.
+enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(StdUnixListener),
 }
 
-impl ListenState {
-    fn address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(listener) => listener.owner()?.local_addr().ok(),
-            Self::Unix(_) => None,
-        }
-    }
+fn bind_tcp(address: SocketAddr) -> io::Result<(Bound, AddressEntry)> {
+    let (listener, entry) = open_sockets::listen(|| std::net::TcpListener::bind(address))?;
+    listener.set_nonblocking(true)?;
+    Ok((Bound::Tcp(listener), entry))
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<ListenState> {
-    let listener = RegisteredSocket::open(|| std::net::TcpListener::bind(address))?;
-    listener.owner().map_or(Ok(()), |listener| listener.set_nonblocking(true))?;
-    Ok(ListenState::Tcp(listener))
-}
-
-fn bind_unix(path: &Path) -> io::Result<ListenState> {
+fn bind_unix(path: &Path) -> io::Result<(Bound, AddressEntry)> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = RegisteredSocket::open(|| StdUnixListener::bind(path))?;
-    listener.owner().map_or(Ok(()), |listener| listener.set_nonblocking(true))?;
-    Ok(ListenState::Unix(listener))
+    let (listener, entry) = open_sockets::listen(|| StdUnixListener::bind(path))?;
+    listener.set_nonblocking(true)?;
+    Ok((Bound::Unix(listener), entry))
 }
 
 fn spawn_thread(serving: impl Future<Output = ()> + Send + 'static) -> io::Result<JoinHandle<()>> {
@@ -203,50 +201,60 @@ fn spawn_thread(serving: impl Future<Output = ()> + Send + 'static) -> io::Resul
     std::thread::Builder::new().name("guerdon-metrics".to_owned()).spawn(move || runtime.block_on(serving))
 }
 
-async fn serve_all(listening: Vec<ListenState>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
+async fn serve_all(listening: Vec<(Bound, AddressEntry)>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
     let mut serving = JoinSet::new();
-    for one in listening {
-        let (shared, stopped) = (shared.clone(), stopped.clone());
-        match one {
-            ListenState::Tcp(listener) => serving.spawn(serve_tcp(listener, shared, stopped)),
-            ListenState::Unix(listener) => serving.spawn(serve_unix(listener, shared, stopped)),
-        };
+    for (bound, entry) in listening {
+        serving.spawn(serve_one(bound, entry, shared.clone(), stopped.clone()));
     }
     while serving.join_next().await.is_some() {}
 }
 
-async fn serve_tcp(
-    listener: RegisteredSocket<std::net::TcpListener>,
+async fn serve_one(
+    bound: Bound,
+    entry: AddressEntry,
     shared: Arc<ServerShared>,
     mut stopped: watch::Receiver<bool>,
-) {
-    let Ok(listener) = listener.give_to(TcpListener::from_std) else { return };
+) -> io::Result<()> {
+    let listener = match bound {
+        Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
+        Bound::Unix(listener) => Listener::Unix(UnixListener::from_std(listener)?),
+    };
     let mut open = Connections::default();
-    while let Some(accepted) = until(&mut stopped, listener.accept()).await {
+    while let Some(accepted) = until(&mut stopped, listener.next(&shared)).await {
         match accepted {
-            Ok(stream) => open.start(serve(stream, shared.clone(), false)).await,
+            Ok(connection) => open.start(connection).await,
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
+    open.tasks.shutdown().await;
+    drop((listener, entry)); // nothing of it is open when its address leaves
+    Ok(())
 }
 
-async fn serve_unix(
-    listener: RegisteredSocket<StdUnixListener>,
-    shared: Arc<ServerShared>,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let Ok(listener) = listener.give_to(UnixListener::from_std) else { return };
-    let mut open = Connections::default();
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Listener {
+    /// The next connection, being served.
+    async fn next(&self, shared: &Arc<ServerShared>) -> io::Result<Connection> {
+        Ok(match self {
+            Self::Tcp(listener) => Box::pin(serve(listener.accept().await?.0, shared.clone(), false)),
+            Self::Unix(listener) => Box::pin(serve(same_user(listener).await?, shared.clone(), true)),
+        })
+    }
+}
+
+/// The next connection of this user.
+async fn same_user(listener: &UnixListener) -> io::Result<UnixStream> {
     let user = rustix::process::geteuid().as_raw();
-    while let Some(accepted) = until(&mut stopped, listener.accept()).await {
-        match accepted {
-            Ok(stream) => {
-                let peer = stream.owner().and_then(|stream| stream.peer_cred().ok());
-                if peer.is_some_and(|peer| peer.uid() == user) {
-                    open.start(serve(stream, shared.clone(), true)).await;
-                }
-            }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+    loop {
+        let (stream, _) = listener.accept().await?;
+        if stream.peer_cred().is_ok_and(|peer| peer.uid() == user) {
+            return Ok(stream);
         }
     }
 }
@@ -269,7 +277,7 @@ struct Connections {
 }
 
 impl Connections {
-    async fn start(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+    async fn start(&mut self, connection: Connection) {
         while self.tasks.try_join_next().is_some() {}
         self.order.retain(|one| !one.is_finished());
         while self.tasks.len() >= MOST {
@@ -283,7 +291,7 @@ impl Connections {
     }
 }
 
-async fn serve<S>(stream: RegisteredSocket<S>, shared: Arc<ServerShared>, same_user: bool)
+async fn serve<S>(stream: S, shared: Arc<ServerShared>, same_user: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -293,11 +301,8 @@ where
     };
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(LARGEST_HEAD);
-    let connection =
-        stream.give_to(|stream| Ok(Box::pin(builder.serve_connection(TokioIo::new(stream), service_fn(service)))));
-    if let Ok(connection) = connection {
-        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-    }
+    let connection = builder.serve_connection(TokioIo::new(stream), service_fn(service));
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
 async fn answer(request: &Request<Incoming>, shared: &ServerShared, same_user: bool) -> Response<Full<Bytes>> {
@@ -319,7 +324,8 @@ async fn answer(request: &Request<Incoming>, shared: &ServerShared, same_user: b
     if path == "/metrics" {
         let accepted = request.headers().get_all(ACCEPT).iter();
         let open_metrics = accepted.filter_map(|one| one.to_str().ok()).any(|one| one.contains("openmetrics-text"));
-        let text = pages::metrics(&shared.identity, &snapshot, &shared.tallies.read(), open_metrics);
+        let figures = Figures { identity: &shared.identity, snapshot: &snapshot, tallies: &shared.tallies.read() };
+        let text = metrics(figures, open_metrics);
         return page(StatusCode::OK, if open_metrics { OPEN_METRICS } else { TEXT }, text);
     }
     let stacks = request.uri().query() != Some("stacks=0");

@@ -47,8 +47,9 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
 pub struct Snapshot {
     pub functions: Vec<Function>,
     pub endpoints: Vec<Endpoint>,
-    /// Isolation of code rewards.
-    pub isolations: Vec<Isolation>,
+    /// Isolation of each code reward's programs: the function, the level, and the layers that hold
+    /// and those that are missing, with commas between them.
+    pub isolations: Vec<[String; 4]>,
     /// Nodes of an engine whose calls run on some.
     pub nodes: Vec<Node>,
     /// By name: as `Dispatcher.stats` has them.
@@ -90,6 +91,9 @@ pub struct Cache {
 pub struct Endpoint {
     /// The function, of a panel with the member's name behind a slash.
     pub function: String,
+    /// Its name in a label.
+    #[serde(skip)]
+    pub place: String,
     pub url: String,
     pub address: Option<String>,
     pub weight: f64,
@@ -101,16 +105,6 @@ pub struct Endpoint {
     pub p50_s: Option<f64>,
 }
 
-/// Isolation of a code reward's programs.
-#[derive(Clone, Debug)]
-pub struct Isolation {
-    pub function: String,
-    pub level: String,
-    /// Names with commas between them.
-    pub layers: String,
-    pub missing: String,
-}
-
 /// A node that calls run on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Node {
@@ -119,21 +113,16 @@ pub struct Node {
     pub state: &'static str,
     /// Its workers.
     pub slots: usize,
-    /// Calls and their bytes that it has.
+    /// Frames, calls and their bytes that it has.
+    pub frames: usize,
     pub calls: usize,
     pub bytes: usize,
+    /// Calls that it has ended.
     pub ended: u64,
-    /// Threads there that are stuck in calls past their timeouts.
-    pub abandoned_threads: u64,
     /// Why it was lost.
     pub reason: Option<String>,
-}
-
-impl Node {
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.state == "lost"
-    }
+    /// Counters of its workers and threads, as it last said.
+    pub stats: BTreeMap<&'static str, u64>,
 }
 
 /// Calls in flight of an engine.
@@ -173,12 +162,4 @@ pub struct Worker {
     pub function: Option<String>,
     pub sample: Option<usize>,
     pub seconds: Option<f64>,
-}
-
-/// Percentiles of times, in seconds; `None` without any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Percentiles {
-    pub p50: Option<f64>,
-    pub p90: Option<f64>,
-    pub p99: Option<f64>,
 }

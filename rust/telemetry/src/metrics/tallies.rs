@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{FunctionId, Shape};
-use guerdon_core::observer::BatchObserver;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::outcome::Status;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -104,7 +104,7 @@ impl Tallies {
     }
 }
 
-impl BatchObserver for Tallies {
+impl Telemetry for Tallies {
     fn groups_completed(&self, batch: &Arc<Batch>, groups: &[usize]) {
         if !self.counting.load(Ordering::Acquire) {
             return;

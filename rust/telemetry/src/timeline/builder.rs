@@ -7,8 +7,8 @@
 //!   end of the last call, with the time until the last call started as "queue" in it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
+use bytes::Bytes;
 use guerdon_core::clock::seconds;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::InFlight;
@@ -17,7 +17,8 @@ use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
 use crate::timeline::batches::{BatchState, Batches, CallTally};
 use crate::timeline::frame_layout::FrameLayout;
-use crate::timeline::item::{Details, Item, ItemKind, TrackId};
+use crate::timeline::item::{Item, TrackId};
+use crate::timeline::packets::{EventKind, TrackEvent, shortened};
 use crate::timeline::tracks::{TrackKind, Tracks, first_u64};
 
 /// The track that counts the events without room.
@@ -31,7 +32,7 @@ const MOST_FRAMES: usize = 1 << 14;
 
 /// The tracks of one function.
 struct FunctionTracks {
-    name: Arc<str>,
+    name: Bytes,
     /// Its batches.
     batches: TrackId,
     /// Calls whose executor is not known, and those that are several requests.
@@ -92,7 +93,7 @@ impl TimelineBuilder {
                     in_flight: of("in flight", TrackKind::Counter),
                     limit: of("limit", TrackKind::Counter),
                     calls: of("calls", TrackKind::Slices),
-                    name: crate::timeline::item::shortened(name).into(),
+                    name: shortened(name),
                     load: None,
                 }
             })
@@ -168,12 +169,12 @@ impl TimelineBuilder {
 
     fn batch(&mut self, id: u64, state: &BatchState) {
         let done_ns = state.done_ns.unwrap_or(state.submitted_ns);
-        let name: Arc<str> = format!("batch {id}").into();
-        let with_step = |details: Details| match state.step {
+        let name = Bytes::from(format!("batch {id}"));
+        let with_step = |details: TrackEvent| match state.step {
             Some(step) => details.number("step", step),
             None => details,
         };
-        let details = with_step(Details::named(&name).number("batch", id))
+        let details = with_step(TrackEvent::named(name.clone()).number("batch", id))
             .number("samples", state.samples as u64)
             .number("groups", state.groups as u64);
         let (from, to) = (state.submitted_ns, done_ns.max(state.submitted_ns + 1));
@@ -184,31 +185,27 @@ impl TimelineBuilder {
             let from = ran.ready_ns.min(ran.last_start_ns).max(state.submitted_ns.min(ran.last_start_ns));
             let to = ran.ended_ns.max(from + 2);
             let parent = tracks.batches;
-            let details = with_step(Details::named(&name).number("batch", id))
+            let details = with_step(TrackEvent::named(name.clone()).number("batch", id))
                 .number("calls", ran.calls)
                 .number("failed", ran.failed)
                 .real("tail_s", seconds(ran.ended_ns.saturating_sub(ran.last_start_ns)));
             let track = self.tracks.beside(parent, from, to);
             self.slice(track, 0, from, to, details);
             if ran.last_start_ns > from {
-                let queue = Details { name: "queue".into(), ..Details::default() }.number("batch", id);
+                let queue = TrackEvent::named("queue").number("batch", id);
                 self.slice(track, 1, from, ran.last_start_ns.min(to - 1).max(from + 1), queue);
             }
         }
     }
 
     fn frame(&mut self, executor: &Executor, function: FunctionId, mut span: FrameSpan) {
-        if span.given_back > 0 {
-            let details = Details { name: GAVE_BACK.into(), ..Details::default() };
-            let details = details.number("calls", span.given_back as u64).number("batch", span.batch);
-            let at_ns = if span.ran > 0 { span.ended_ns } else { 0 };
-            if at_ns > 0 {
-                let track = self.executor_track(executor, function);
-                self.instant(track, at_ns, details);
-            }
-        }
         if span.ran == 0 {
             return;
+        }
+        if span.given_back > 0 {
+            let details = TrackEvent::named(GAVE_BACK).number("calls", span.given_back as u64);
+            let track = self.executor_track(executor, function);
+            self.instant(track, span.ended_ns, details.number("batch", span.batch));
         }
         let failed = span.calls.iter().filter(|call| call.has_failed()).count() as u64;
         let ran = CallTally {
@@ -230,7 +227,7 @@ impl TimelineBuilder {
             self.slice(track, 0, from, to, details);
             return;
         }
-        let details = Details::named(&self.name(function))
+        let details = TrackEvent::named(self.name(function))
             .number("batch", span.batch)
             .number("first sample", span.first as u64)
             .number("calls", span.ran as u64)
@@ -255,13 +252,13 @@ impl TimelineBuilder {
     }
 
     /// Returns the details of a call's slice; its flow is kept for where it begins.
-    fn call(&mut self, function: FunctionId, span: &CallSpan) -> Details {
+    fn call(&mut self, function: FunctionId, span: &CallSpan) -> TrackEvent {
         let flow = self.flow(function, span);
         if span.attempt <= 1 {
             self.ready.entry((span.batch, function, span.ready_ns)).or_default().push(flow);
             self.bytes += 10;
         }
-        let mut details = Details::named(&self.name(function))
+        let mut details = TrackEvent::named(self.name(function))
             .flow(flow)
             .number("batch", span.batch)
             .number("sample", span.first as u64)
@@ -295,7 +292,7 @@ impl TimelineBuilder {
         for ((batch, function, ready_ns), flows) in std::mem::take(&mut self.ready) {
             let Some(tracks) = self.functions.get(function) else { continue };
             let (track, calls) = (tracks.calls, flows.len() as u64);
-            let details = Details { name: READY.into(), flows, values: Vec::new() };
+            let details = TrackEvent { flows, ..TrackEvent::named(READY) };
             self.instant(track, ready_ns, details.number("batch", batch).number("calls", calls));
         }
     }
@@ -307,7 +304,7 @@ impl TimelineBuilder {
             }
             _ => self.executor_track(executor, function.unwrap_or(usize::MAX)),
         };
-        let details = Details { name: what.name().into(), ..Details::default() };
+        let details = TrackEvent::named(what.name());
         self.instant(track, at_ns, if why.is_empty() { details } else { details.text("reason", why) });
     }
 
@@ -328,8 +325,8 @@ impl TimelineBuilder {
         self.tracks.of(Some(group), &name, TrackKind::Slices)
     }
 
-    fn name(&self, function: FunctionId) -> Arc<str> {
-        self.functions.get(function).map_or_else(|| "?".into(), |tracks| tracks.name.clone())
+    fn name(&self, function: FunctionId) -> Bytes {
+        self.functions.get(function).map_or_else(|| Bytes::from("?"), |tracks| tracks.name.clone())
     }
 
     /// Writes counters whose values changed.
@@ -349,12 +346,11 @@ impl TimelineBuilder {
             let closed = before.is_some_and(|before| before.breaker_open) && !load.breaker_open;
             for (track, value) in counters {
                 if let Some(value) = value {
-                    self.push(Item { at_ns, depth: 0, track, kind: ItemKind::Counter(value as u64) });
+                    self.counter(track, at_ns, value as u64);
                 }
             }
             if closed {
-                let details = Details { name: "circuit breaker closed".into(), ..Details::default() };
-                self.instant(calls, at_ns, details);
+                self.instant(calls, at_ns, TrackEvent::named("circuit breaker closed"));
             }
         }
     }
@@ -370,7 +366,7 @@ impl TimelineBuilder {
             self.dropped = dropped;
             // Their ends may be among the dropped ones.
             self.sent.clear();
-            self.push(Item { at_ns, depth: 0, track: self.dropped_track, kind: ItemKind::Counter(dropped) });
+            self.counter(self.dropped_track, at_ns, dropped);
         }
     }
 
@@ -378,7 +374,7 @@ impl TimelineBuilder {
     pub(crate) fn open_items(&mut self, calls: Vec<InFlight>, now_ns: u64) -> Vec<Item> {
         let mut items = Vec::new();
         let mut taken: Vec<TrackId> = Vec::new();
-        let running = |details: Details| details.text("status", "running");
+        let running = |details: TrackEvent| details.text("status", "running");
         let sent: Vec<(Executor, FunctionId, u64, usize, usize, u64)> = self
             .sent
             .values()
@@ -392,10 +388,10 @@ impl TimelineBuilder {
             }
             taken.push(track);
             let details =
-                Details::named(&self.name(function)).number("batch", batch).number("first sample", first as u64);
+                TrackEvent::named(self.name(function)).number("batch", batch).number("first sample", first as u64);
             let from = at_ns.max(self.tracks.last_end_ns(track)).min(now_ns);
-            let kind = ItemKind::Begin(Box::new(running(details.number("calls", calls as u64))));
-            items.push(Item { at_ns: from + self.offset_ns, depth: 0, track, kind });
+            let details = running(details.number("calls", calls as u64));
+            items.push(self.item(track, 0, from, EventKind::Begin, details));
         }
         for InFlight { call, location, .. } in calls {
             let (executor, started_ns) = (Executor::from(location), now_ns.saturating_sub(call.age_ns));
@@ -410,27 +406,36 @@ impl TimelineBuilder {
                 continue;
             }
             taken.push(track);
-            let details = Details::named(&self.name(call.function))
+            let details = TrackEvent::named(self.name(call.function))
                 .number("batch", call.batch)
                 .number("sample", call.samples.first().map_or(0, |samples| samples.start) as u64)
                 .number("attempt", u64::from(call.attempt));
-            let kind = ItemKind::Begin(Box::new(running(details)));
-            items.push(Item { at_ns: from.min(now_ns) + self.offset_ns, depth: 0, track, kind });
+            items.push(self.item(track, 0, from.min(now_ns), EventKind::Begin, running(details)));
         }
         items
     }
 
-    fn instant(&mut self, track: TrackId, at_ns: u64, details: Details) {
-        self.push(Item { at_ns, depth: 0, track, kind: ItemKind::Instant(Box::new(details)) });
+    fn instant(&mut self, track: TrackId, at_ns: u64, event: TrackEvent) {
+        self.push(track, 0, at_ns, EventKind::Instant, event);
     }
 
-    fn slice(&mut self, track: TrackId, depth: u8, from_ns: u64, to_ns: u64, details: Details) {
-        self.push(Item { at_ns: from_ns, depth, track, kind: ItemKind::Begin(Box::new(details)) });
-        self.push(Item { at_ns: to_ns, depth, track, kind: ItemKind::End });
+    fn counter(&mut self, track: TrackId, at_ns: u64, value: u64) {
+        self.push(track, 0, at_ns, EventKind::Counter, TrackEvent { value: Some(value), ..TrackEvent::default() });
     }
 
-    fn push(&mut self, item: Item) {
+    fn slice(&mut self, track: TrackId, depth: u8, from_ns: u64, to_ns: u64, event: TrackEvent) {
+        self.push(track, depth, from_ns, EventKind::Begin, event);
+        self.push(track, depth, to_ns, EventKind::End, TrackEvent::default());
+    }
+
+    fn push(&mut self, track: TrackId, depth: u8, at_ns: u64, kind: EventKind, event: TrackEvent) {
+        let item = self.item(track, depth, at_ns, kind, event);
         self.bytes += item.bytes();
-        self.items.push(Item { at_ns: item.at_ns.saturating_add(self.offset_ns), ..item });
+        self.items.push(item);
+    }
+
+    fn item(&self, track: TrackId, depth: u8, at_ns: u64, kind: EventKind, event: TrackEvent) -> Item {
+        let event = TrackEvent { kind: kind.into(), track: self.tracks.get(track).uuid, ..event };
+        Item { at_ns: at_ns.saturating_add(self.offset_ns), depth, track, event }
     }
 }

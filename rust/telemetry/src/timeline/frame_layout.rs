@@ -45,7 +45,8 @@ mod tests {
 
     use super::*;
     use crate::timeline::builder::TimelineBuilder;
-    use crate::timeline::item::{Item, ItemKind, TrackId};
+    use crate::timeline::item::{Item, TrackId};
+    use crate::timeline::packets::EventKind;
 
     fn call(number: usize, (from, to): (u64, u64)) -> CallSpan {
         CallSpan {
@@ -88,12 +89,12 @@ mod tests {
         let (mut open, mut found): (BTreeMap<TrackId, Vec<u64>>, BTreeMap<_, Vec<_>>) = Default::default();
         for item in items {
             let stack = open.entry(item.track).or_default();
-            match item.kind {
-                ItemKind::Begin(_) => {
+            match item.event.kind() {
+                EventKind::Begin => {
                     assert_eq!(stack.len(), usize::from(item.depth), "slices overlap");
                     stack.push(item.at_ns);
                 }
-                ItemKind::End => {
+                EventKind::End => {
                     let from = stack.pop().expect("an end without a beginning");
                     found.entry((item.track, item.depth)).or_default().push((from, item.at_ns));
                 }

@@ -2,8 +2,8 @@
 //!
 //! - The file is a ring of slots of a fixed size, and a valid trace at any moment, whatever ends
 //!   the process (`ring`).
-//! - A reporting thread never waits: events go into a bounded queue (`queue`), and what does not
-//!   fit is dropped and counted. The rest comes out in the order in which it was reported.
+//! - A reporting thread never waits: events go into a bounded queue (`crate::queue`), where those
+//!   without room are dropped and counted. The rest comes out in the order of the reports.
 //! - A slice is written when it ended, begin and end in one slot; running slices are open at the
 //!   end of the file and are replaced with each write (`builder`, `recorder`).
 
@@ -13,8 +13,7 @@ mod encoder;
 mod frame_layout;
 mod item;
 mod open_file;
-mod proto;
-mod queue;
+mod packets;
 mod recorder;
 mod ring;
 mod summary;

@@ -15,19 +15,24 @@ use std::time::{Duration, Instant};
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlight;
+use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Loads;
-use guerdon_core::tracer::{TraceEvent, Tracer};
+use guerdon_core::tracer::TraceEvent;
 use parking_lot::Mutex;
+use rustix::time::ClockId;
 
+use crate::queue::{Bounds, Queue};
 use crate::timeline::builder::TimelineBuilder;
-use crate::timeline::encoder::{Clocks, Segment};
+use crate::timeline::encoder::{body, head, now_ns};
 use crate::timeline::item::{Item, TrackId};
-use crate::timeline::queue::EventQueue;
 use crate::timeline::ring::Ring;
 
 /// Between two looks at the counters, while batches are open and while none is.
 const LOOK: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(250);
+/// Events that wait at most, and with how many the thread looks at once.
+const MOST_EVENTS: usize = 1 << 16;
+const MANY_EVENTS: usize = 1 << 12;
 /// Between two writes.
 const WRITE: Duration = Duration::from_millis(250);
 
@@ -45,18 +50,20 @@ pub struct TraceConfig {
     pub functions: Vec<(String, String)>,
 }
 
+/// Told the file, and why nothing more is written to it: once.
+pub type TroubleListener = Box<dyn Fn(&Path, &str) + Send>;
+
 /// Readers of the engine for the writing thread.
 pub struct RecorderSources {
     /// Reader of waiting and running calls; `None` once the engine is gone.
     pub loads: Box<dyn Fn() -> Option<Loads> + Send>,
     /// Calls that run at this time, those of workers aside.
     pub open_calls: Box<dyn Fn(u64) -> Vec<InFlight> + Send>,
-    /// Told why nothing more is written: once.
-    pub on_trouble: Box<dyn Fn(&str) + Send>,
+    pub on_trouble: TroubleListener,
 }
 
 struct RecorderShared {
-    queue: EventQueue,
+    queue: Queue<TraceEvent>,
     shortest_ns: u64,
     closed: AtomicBool,
 }
@@ -65,19 +72,20 @@ struct RecorderShared {
 pub struct Recorder {
     shared: Arc<RecorderShared>,
     path: PathBuf,
-    config: Mutex<Option<(TraceConfig, Ring)>>,
-    clock: Clock,
     /// The writing thread. Taken by `close`.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Recorder {
-    /// Makes the file, which says at once whether that can be.
-    pub fn new(config: TraceConfig, clock: Clock) -> io::Result<Self> {
+    /// Makes the file, which says at once whether that can be, and starts to write.
+    pub fn start(config: &TraceConfig, clock: Clock, sources: RecorderSources) -> io::Result<Self> {
         let (ring, path) = Ring::create(&config.path, config.bytes)?;
         let shortest_ns = u64::try_from(config.shortest.as_nanos()).unwrap_or(u64::MAX);
-        let shared = Arc::new(RecorderShared { queue: EventQueue::new(), shortest_ns, closed: AtomicBool::new(false) });
-        Ok(Self { shared, path, config: Mutex::new(Some((config, ring))), clock, thread: Mutex::new(None) })
+        let queue = Queue::new(Bounds { rows: MOST_EVENTS, bytes: usize::MAX });
+        let shared = Arc::new(RecorderShared { queue, shortest_ns, closed: AtomicBool::new(false) });
+        let writer = RecorderThread::new(config, path.clone(), ring, shared.clone(), clock, sources);
+        let thread = std::thread::Builder::new().name("guerdon-trace".to_owned()).spawn(move || writer.run())?;
+        Ok(Self { shared, path, thread: Mutex::new(Some(thread)) })
     }
 
     /// The file's name, which is another than was asked for where that is in use.
@@ -92,24 +100,14 @@ impl Recorder {
         self.shared.queue.dropped()
     }
 
-    /// Starts to write. The second time nothing happens.
-    pub fn start(&self, sources: RecorderSources) -> io::Result<()> {
-        let Some((config, ring)) = self.config.lock().take() else { return Ok(()) };
-        let (shared, clock) = (self.shared.clone(), self.clock);
-        let writer = RecorderThread::new(&config, ring, shared, clock, sources);
-        let thread = std::thread::Builder::new().name("guerdon-trace".to_owned()).spawn(move || writer.run())?;
-        *self.thread.lock() = Some(thread);
-        Ok(())
-    }
-
     /// Writes the rest, for at most `within`, and ends.
     pub fn close(&self, within: Duration) {
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.queue.ask();
+        self.shared.queue.wake();
         let Some(thread) = self.thread.lock().take() else { return };
         let until = Instant::now() + within;
         while !thread.is_finished() && Instant::now() < until {
-            self.shared.queue.ask();
+            self.shared.queue.wake();
             std::thread::sleep(Duration::from_millis(1));
         }
         if thread.is_finished() {
@@ -121,13 +119,13 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.queue.ask();
+        self.shared.queue.wake();
     }
 }
 
-impl Tracer for Recorder {
-    fn shortest_ns(&self) -> u64 {
-        self.shared.shortest_ns
+impl Telemetry for Recorder {
+    fn shortest_ns(&self) -> Option<u64> {
+        Some(self.shared.shortest_ns)
     }
 
     fn record(&self, event: TraceEvent) {
@@ -135,15 +133,16 @@ impl Tracer for Recorder {
             return;
         }
         let wakes = matches!(event, TraceEvent::BatchSubmitted { .. });
-        self.shared.queue.push(event);
+        self.shared.queue.push(event, 1, 0);
         if wakes {
-            self.shared.queue.ask();
+            self.shared.queue.wake();
         }
     }
 }
 
 /// State of the thread.
 struct RecorderThread {
+    path: PathBuf,
     ring: Ring,
     timeline: TimelineBuilder,
     shared: Arc<RecorderShared>,
@@ -151,26 +150,27 @@ struct RecorderThread {
     sources: RecorderSources,
     /// Tracks that the slot describes.
     described: HashSet<TrackId>,
-    sequence: u64,
+    sequence: u32,
 }
 
 impl RecorderThread {
     fn new(
         config: &TraceConfig,
+        path: PathBuf,
         ring: Ring,
         shared: Arc<RecorderShared>,
         clock: Clock,
         sources: RecorderSources,
     ) -> Self {
-        let clocks = Clocks::now();
-        let offset_ns = clocks.boot_ns.saturating_sub(clocks.monotonic_ns);
+        let offset_ns = now_ns(ClockId::Boottime).saturating_sub(now_ns(ClockId::Monotonic));
         let pid = std::process::id();
-        let salt = clocks.real_ns ^ u64::from(pid).rotate_left(48);
+        let salt = now_ns(ClockId::Realtime) ^ u64::from(pid).rotate_left(48);
         let timeline = TimelineBuilder::new((pid, &config.process), &config.functions, offset_ns, salt);
-        Self { ring, timeline, shared, clock, sources, described: HashSet::new(), sequence: 0 }
+        Self { path, ring, timeline, shared, clock, sources, described: HashSet::new(), sequence: 0 }
     }
 
     fn run(mut self) {
+        self.shared.queue.serve();
         let mut written = Instant::now();
         let mut before_ns = 0;
         loop {
@@ -192,7 +192,7 @@ impl RecorderThread {
             };
             if let Err(error) = done {
                 self.shared.closed.store(true, Ordering::Release);
-                (self.sources.on_trouble)(&error.to_string());
+                (self.sources.on_trouble)(&self.path, &error.to_string());
                 return;
             }
             if closed {
@@ -200,14 +200,14 @@ impl RecorderThread {
             }
             // A batch is reported a moment before the scheduler has it.
             let looks = open || self.timeline.has_open_batches();
-            self.shared.queue.wait(if looks { LOOK } else { REST });
+            self.shared.queue.rest(MANY_EVENTS, Some(Instant::now() + if looks { LOOK } else { REST }));
         }
     }
 
     /// Takes in the events that came.
     fn take(&mut self, now_ns: u64) -> io::Result<()> {
         let most = self.ring.slot_bytes() / 4;
-        for event in self.shared.queue.take() {
+        for event in self.shared.queue.take(MOST_EVENTS) {
             self.timeline.take(event);
             if self.timeline.bytes > most {
                 let items = self.timeline.take_items();
@@ -229,30 +229,32 @@ impl RecorderThread {
         self.put(open, true)
     }
 
-    fn put(&mut self, mut items: Vec<Item>, provisional: bool) -> io::Result<()> {
+    fn put(&mut self, items: Vec<Item>, provisional: bool) -> io::Result<()> {
         if items.is_empty() {
             return self.ring.append(Vec::new(), false);
         }
-        let clocks = Clocks::now();
         self.sequence += 1;
+        let used: Vec<TrackId> = items.iter().map(|item| item.track).collect();
+        let body = body(items, self.sequence);
         let mut described = self.described.clone();
-        let mut segment = Segment::encode(&self.timeline.tracks, &mut described, self.sequence, clocks, &mut items);
-        if !self.ring.has_room(segment.len()) {
+        let mut segment = head(&self.timeline.tracks, &used, &mut described, self.sequence);
+        if !self.ring.has_room(segment.len() + body.len()) {
             if provisional {
                 return self.ring.append(Vec::new(), false);
             }
             self.ring.next_slot()?;
             described.clear();
-            segment = Segment::encode(&self.timeline.tracks, &mut described, self.sequence, clocks, &mut items);
-            if !self.ring.has_room(segment.len()) {
+            segment = head(&self.timeline.tracks, &used, &mut described, self.sequence);
+            if !self.ring.has_room(segment.len() + body.len()) {
                 self.described.clear();
-                self.timeline.lost(items.len() as u64);
+                self.timeline.lost(used.len() as u64);
                 return Ok(());
             }
         }
         if !provisional {
             self.described = described;
         }
+        segment.extend_from_slice(&body);
         self.ring.append(segment, provisional)
     }
 }

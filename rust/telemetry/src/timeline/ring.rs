@@ -15,9 +15,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use crate::timeline::encoder::{PACKET, packet};
 use crate::timeline::open_file::open_file;
-use crate::timeline::proto::wide_varint;
+use crate::timeline::packets::PACKET_TAG;
 
 /// Size of a head of padding; segments are a multiple of it.
 const HEAD: usize = 16;
@@ -26,6 +25,9 @@ pub(crate) const SLOTS: usize = 16;
 pub(crate) const GRAIN: usize = 1 << 16;
 /// A slot has room for what one event may tell.
 const LEAST_GRAINS: usize = if cfg!(test) { 1 } else { 4 };
+/// Tag of the content of padding: a field that no packet of Perfetto's has, so that readers pass
+/// over it.
+const PADDING_TAG: [u8; 2] = [0xfa, 0x7f];
 /// Dispatchers that write files of one name at a time.
 const MOST_NAMES: usize = 1000;
 
@@ -44,12 +46,19 @@ pub(crate) struct Ring {
 /// A packet of padding, up to its content; with that it takes `bytes`.
 fn padding(bytes: usize) -> [u8; 13] {
     let mut head = [0; 13];
-    head[0] = (PACKET << 3 | 2) as u8;
+    head[0] = PACKET_TAG;
     head[1..6].copy_from_slice(&wide_varint((bytes - 6) as u32));
-    let tag = packet::PADDING << 3 | 2;
-    head[6..8].copy_from_slice(&[(tag & 0x7f | 0x80) as u8, (tag >> 7) as u8]);
+    head[6..8].copy_from_slice(&PADDING_TAG);
     head[8..13].copy_from_slice(&wide_varint((bytes - 13) as u32));
     head
+}
+
+/// A varint of five bytes, whatever its value: so that its place is known before the value.
+fn wide_varint(value: u32) -> [u8; 5] {
+    std::array::from_fn(|byte| {
+        let bits = (value >> (7 * byte as u32)) as u8 & 0x7f;
+        if byte < 4 { bits | 0x80 } else { bits }
+    })
 }
 
 impl Ring {
@@ -188,35 +197,35 @@ fn with_suffix(path: &Path, word: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use prost::Message;
+
     use super::*;
-    use crate::timeline::proto::{Fields, Message};
+    use crate::timeline::packets::{Packet, Packets, TrackEvent};
+
+    proptest! {
+        #[test]
+        fn a_wide_varint_is_a_varint(value in any::<u32>()) {
+            prop_assert_eq!(prost::decode_length_delimiter(&wide_varint(value)[..]), Ok(value as usize));
+        }
+    }
 
     /// Returns the content of all packets that are not padding; panics where the file is not
     /// packets.
     fn packets(path: &Path) -> Vec<u64> {
-        let bytes = std::fs::read(path).unwrap();
-        let mut fields = Fields::of(&bytes);
-        let mut found = Vec::new();
-        for (field, value) in &mut fields {
-            assert_eq!(field, 1);
-            let mut inner = Fields::of(value.bytes());
-            for (field, value) in &mut inner {
-                if field == u64::from(packet::TIMESTAMP) {
-                    found.push(value.number());
-                }
-            }
-            assert!(inner.rest.is_empty(), "a packet breaks off");
-        }
-        assert!(fields.rest.is_empty(), "the file breaks off: {} bytes left", fields.rest.len());
+        let mut packets = Packets { rest: std::fs::read(path).unwrap().into() };
+        let read = |packet: Bytes| Packet::decode(packet).expect("a packet breaks off").at_ns;
+        let found = packets.by_ref().filter_map(read).collect();
+        assert!(packets.rest.is_empty(), "the file breaks off: {} bytes left", packets.rest.len());
         found
     }
 
     fn segment(number: u64, bytes: usize) -> Vec<u8> {
-        let (mut packet, mut framed) = (Message::default(), Message::default());
-        packet.varint(packet::TIMESTAMP, number);
-        packet.text(900, &vec![7; bytes]);
-        framed.message(PACKET, &packet);
-        framed.bytes().to_vec()
+        let mut out = Vec::new();
+        let event = Some(TrackEvent::named(vec![7; bytes]));
+        Packet { at_ns: Some(number), event, ..Packet::default() }.put(&mut out);
+        out
     }
 
     fn folder(name: &str) -> PathBuf {

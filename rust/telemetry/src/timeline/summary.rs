@@ -5,15 +5,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use guerdon_core::clock::seconds;
+use prost::Message;
 use serde::{Serialize, Serializer};
 
 use crate::timeline::builder::{DROPPED, GAVE_BACK, READY};
-use crate::timeline::encoder::{PACKET, descriptor, event, interned, packet};
 use crate::timeline::open_file::open_file;
-use crate::timeline::proto::{Field, Fields};
+use crate::timeline::packets::{EventKind, PACKET_TAG, Packet, Packets, TrackDescriptor, TrackEvent, Value};
 use crate::timeline::ring::GRAIN;
 
 /// The slices of one function.
@@ -62,26 +62,25 @@ impl Summary {
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut bytes = Vec::new();
         open_file(path)?.read_to_end(&mut bytes)?;
+        let bytes = Bytes::from(bytes);
         let mut reader = Reader::default();
-        let mut packets = 0;
+        let mut found = 0;
         let mut at = 0;
         while at < bytes.len() {
-            let mut fields = Fields::of(&bytes[at..]);
-            for (field, value) in &mut fields {
-                if field == u64::from(PACKET) {
-                    reader.packet(value.bytes());
-                    packets += 1;
-                }
+            let mut packets = Packets { rest: bytes.slice(at..) };
+            for packet in &mut packets {
+                reader.packet(packet);
+                found += 1;
             }
-            if fields.rest.is_empty() {
+            if packets.rest.is_empty() {
                 break;
             }
             // The next slot begins at a multiple of it.
-            at = (bytes.len() - fields.rest.len() + 1).next_multiple_of(GRAIN);
+            at = (bytes.len() - packets.rest.len() + 1).next_multiple_of(GRAIN);
         }
         // A file to which nothing was written yet has packets of padding only.
-        let begins_with_packet = bytes.first() == Some(&((PACKET << 3 | 2) as u8));
-        if packets == 0 || (reader.tracks.is_empty() && reader.events.is_empty() && !begins_with_packet) {
+        let begins_with_packet = bytes.first() == Some(&PACKET_TAG);
+        if found == 0 || (reader.tracks.is_empty() && reader.events.is_empty() && !begins_with_packet) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no trace"));
         }
         Ok(reader.finish())
@@ -93,7 +92,7 @@ impl Summary {
         if !slice.is_call || slice.is_batch {
             return;
         }
-        let function = self.functions.entry(slice.name.to_string()).or_default();
+        let function = self.functions.entry(text(&slice.name)).or_default();
         function.running += u64::from(to_ns.is_none());
         let ran_ns = to_ns.map_or(0, |to_ns| to_ns.saturating_sub(slice.from_ns));
         if slice.calls.is_none() {
@@ -109,10 +108,10 @@ impl Summary {
     }
 }
 
-/// A slice or an instant, as far as it counts here.
+/// A slice, as far as it counts here.
 #[derive(Default)]
 struct Slice {
-    name: Arc<str>,
+    name: Bytes,
     from_ns: u64,
     /// Number of slices of its track around it.
     depth: usize,
@@ -126,51 +125,30 @@ struct Slice {
 }
 
 impl Slice {
-    fn annotate(&mut self, known: &Sequence, annotation: Field<'_>) {
-        let (mut key, mut number, mut text) = (None, 0, None);
-        for (field, value) in Fields::of(annotation.bytes()) {
-            match u32::try_from(field).unwrap_or(0) {
-                event::KEY_IID => key = known.keys.get(&value.number()),
-                event::NUMBER => number = value.number(),
-                event::TEXT_IID => text = known.texts.get(&value.number()),
+    fn of(event: TrackEvent, from_ns: u64, depth: usize) -> Self {
+        let mut slice = Self { name: event.name, from_ns, depth, ..Self::default() };
+        for detail in event.details {
+            let number = if let Some(Value::Number(number)) = detail.value { Some(number) } else { None };
+            match &*detail.key {
+                b"groups" => slice.is_batch = true,
+                b"queue_s" => slice.is_call = true,
+                b"attempt" => slice.is_retry = true,
+                b"calls" => slice.calls = number,
+                b"failed" => slice.failed = number,
+                b"status" => {
+                    slice.is_call = true;
+                    slice.has_failed = matches!(&detail.value, Some(Value::Text(status))
+                        if [&b"timeout"[..], b"error", b"crashed", b"cancelled"].contains(&&**status));
+                }
                 _ => {}
             }
         }
-        match key.map(|key| &**key) {
-            Some("groups") => self.is_batch = true,
-            Some("queue_s") => self.is_call = true,
-            Some("attempt") => self.is_retry = true,
-            Some("calls") => self.calls = Some(number),
-            Some("failed") => self.failed = Some(number),
-            Some("status") => {
-                self.is_call = true;
-                self.has_failed =
-                    text.is_some_and(|text| ["timeout", "error", "crashed", "cancelled"].contains(&&**text));
-            }
-            _ => {}
-        }
+        slice
     }
 }
 
-enum EventKind {
-    Begin(Slice),
-    End,
-    Instant(Slice),
-    Counter(u64),
-}
-
-struct Event {
-    at_ns: u64,
-    track: u64,
-    kind: EventKind,
-}
-
-/// Texts of one sequence by their numbers.
-#[derive(Default)]
-struct Sequence {
-    names: HashMap<u64, Arc<str>>,
-    keys: HashMap<u64, Arc<str>>,
-    texts: HashMap<u64, Arc<str>>,
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[derive(Default)]
@@ -178,132 +156,61 @@ struct Reader {
     processes: BTreeMap<u64, String>,
     tracks: HashSet<u64>,
     dropped_tracks: HashSet<u64>,
-    sequences: HashMap<u64, Sequence>,
-    events: Vec<Event>,
+    events: Vec<(u64, TrackEvent)>,
 }
 
 impl Reader {
-    fn packet(&mut self, bytes: &[u8]) {
-        let (mut at_ns, mut sequence, mut flags) = (0, 0, 0);
-        let (mut event, mut texts) = (None, None);
-        for (field, value) in Fields::of(bytes) {
-            match u32::try_from(field).unwrap_or(0) {
-                packet::TIMESTAMP => at_ns = value.number(),
-                packet::SEQUENCE => sequence = value.number(),
-                packet::SEQUENCE_FLAGS => flags = value.number(),
-                packet::TRACK_EVENT => event = Some(value.bytes()),
-                packet::INTERNED => texts = Some(value.bytes()),
-                packet::TRACK_DESCRIPTOR => self.describe(value.bytes()),
-                _ => {}
-            }
+    fn packet(&mut self, packet: Bytes) {
+        let Ok(Packet { at_ns, event, track, .. }) = Packet::decode(packet) else { return };
+        if let Some(track) = track {
+            self.describe(&track);
         }
-        if flags & 1 != 0 {
-            self.sequences.insert(sequence, Sequence::default());
-        }
-        if let Some(texts) = texts {
-            self.intern(sequence, texts);
-        }
-        if let Some(event) = event {
-            self.event(sequence, at_ns, event);
-        }
+        self.events.extend(event.map(|event| (at_ns.unwrap_or(0), event)));
     }
 
-    fn describe(&mut self, bytes: &[u8]) {
-        let (mut uuid, mut name, mut is_process) = (0, String::new(), false);
-        for (field, value) in Fields::of(bytes) {
-            match u32::try_from(field).unwrap_or(0) {
-                descriptor::UUID => uuid = value.number(),
-                descriptor::NAME => name = value.text(),
-                descriptor::PROCESS => is_process = true,
-                _ => {}
-            }
+    fn describe(&mut self, track: &TrackDescriptor) {
+        self.tracks.insert(track.uuid);
+        if track.name == DROPPED {
+            self.dropped_tracks.insert(track.uuid);
         }
-        self.tracks.insert(uuid);
-        if name == DROPPED {
-            self.dropped_tracks.insert(uuid);
+        if track.process.is_some() {
+            self.processes.insert(track.uuid, text(&track.name));
         }
-        if is_process {
-            self.processes.insert(uuid, name);
-        }
-    }
-
-    fn intern(&mut self, sequence: u64, bytes: &[u8]) {
-        let known = self.sequences.entry(sequence).or_default();
-        for (field, value) in Fields::of(bytes) {
-            let into = match u32::try_from(field).unwrap_or(0) {
-                interned::NAMES => &mut known.names,
-                interned::KEYS => &mut known.keys,
-                interned::TEXTS => &mut known.texts,
-                _ => continue,
-            };
-            let (mut iid, mut text) = (0, String::new());
-            for (field, value) in Fields::of(value.bytes()) {
-                match field {
-                    1 => iid = value.number(),
-                    2 => text = value.text(),
-                    _ => {}
-                }
-            }
-            into.insert(iid, text.into());
-        }
-    }
-
-    fn event(&mut self, sequence: u64, at_ns: u64, bytes: &[u8]) {
-        let unknown = Sequence::default();
-        let known = self.sequences.get(&sequence).unwrap_or(&unknown);
-        let (mut kind, mut track, mut counter) = (0, 0, 0);
-        let mut slice = Slice { from_ns: at_ns, ..Slice::default() };
-        for (field, value) in Fields::of(bytes) {
-            match u32::try_from(field).unwrap_or(0) {
-                event::TYPE => kind = value.number(),
-                event::TRACK => track = value.number(),
-                event::COUNTER_VALUE => counter = value.number(),
-                event::NAME_IID => slice.name = known.names.get(&value.number()).cloned().unwrap_or_default(),
-                event::ANNOTATIONS => slice.annotate(known, value),
-                _ => {}
-            }
-        }
-        let kind = match kind {
-            event::BEGIN => EventKind::Begin(slice),
-            event::END => EventKind::End,
-            event::INSTANT => EventKind::Instant(slice),
-            event::COUNTER => EventKind::Counter(counter),
-            _ => return,
-        };
-        self.events.push(Event { at_ns, track, kind });
     }
 
     fn finish(mut self) -> Summary {
         // Simultaneous events have ends first; equal events stay in the order of the file.
-        self.events.sort_by_key(|event| (event.at_ns, !matches!(event.kind, EventKind::End)));
+        self.events.sort_by_key(|(at_ns, event)| (*at_ns, event.kind() != EventKind::End));
         let span = self.events.first().zip(self.events.last());
-        let span_ns = span.map_or(0, |(first, last)| last.at_ns - first.at_ns);
+        let span_ns = span.map_or(0, |(first, last)| last.0 - first.0);
         let mut summary = Summary { processes: self.processes.into_values().collect(), span_ns, ..Summary::default() };
         let mut used = HashSet::new();
         let mut dropped: HashMap<u64, u64> = HashMap::new();
         let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();
-        for Event { at_ns, track, kind } in self.events {
-            match kind {
-                EventKind::Begin(slice) => {
+        for (at_ns, event) in self.events {
+            let track = event.track;
+            match event.kind() {
+                EventKind::Begin => {
                     let stack = open.entry(track).or_default();
-                    stack.push(Slice { depth: stack.len(), ..slice });
+                    stack.push(Slice::of(event, at_ns, stack.len()));
                 }
                 EventKind::End => {
                     let Some(slice) = open.get_mut(&track).and_then(Vec::pop) else { continue };
                     summary.add_slice(&slice, Some(at_ns));
                 }
-                EventKind::Instant(slice) => {
+                EventKind::Instant => {
                     summary.instants += 1;
-                    if self.tracks.contains(&track) && ![READY, GAVE_BACK].contains(&&*slice.name) {
-                        *summary.moments.entry(slice.name.to_string()).or_default() += 1;
+                    if self.tracks.contains(&track) && event.name != READY && event.name != GAVE_BACK {
+                        *summary.moments.entry(text(&event.name)).or_default() += 1;
                     }
                 }
-                EventKind::Counter(value) => {
+                EventKind::Counter => {
                     summary.counters += 1;
                     if self.dropped_tracks.contains(&track) {
-                        dropped.insert(track, value);
+                        dropped.insert(track, event.value.unwrap_or(0));
                     }
                 }
+                EventKind::Unspecified => continue,
             }
             used.insert(track);
         }

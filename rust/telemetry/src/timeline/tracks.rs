@@ -6,9 +6,11 @@
 //!   several tracks, of which each slice gets one that was free meanwhile.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
-use crate::timeline::item::{TrackId, shortened};
+use bytes::Bytes;
+
+use crate::timeline::item::TrackId;
+use crate::timeline::packets::shortened;
 
 /// The last slices of a track between which there may be room for one that is reported late.
 const SPANS: usize = 64;
@@ -26,7 +28,7 @@ pub(crate) enum TrackKind {
 pub(crate) struct Track {
     pub uuid: u64,
     pub parent: Option<TrackId>,
-    pub name: Arc<str>,
+    pub name: Bytes,
     pub kind: TrackKind,
     /// Its place among its siblings.
     pub rank: u32,
@@ -40,8 +42,6 @@ struct BusySpans {
     spans: VecDeque<(u64, u64)>,
     /// Before it nothing is known to be free.
     since_ns: u64,
-    /// The last of them: most that is reported begins behind it.
-    last: (u64, u64),
 }
 
 impl BusySpans {
@@ -62,9 +62,6 @@ impl BusySpans {
     /// Since when it is free, if it is all the time. A slice that is reported late ends before the
     /// next begins: readers take what happened at one moment in the order of the file.
     fn free_since(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
-        if to_ns >= self.last.0 {
-            return (self.last.1 <= from_ns).then_some(self.last.1);
-        }
         let (free_ns, next_ns) = self.gap(from_ns);
         (free_ns <= from_ns && to_ns < next_ns).then_some(free_ns)
     }
@@ -77,14 +74,13 @@ impl BusySpans {
         {
             self.since_ns = to_ns;
         }
-        self.last = self.spans.back().copied().unwrap_or_default();
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Tracks {
     all: Vec<Track>,
-    known: HashMap<(Option<TrackId>, Arc<str>), TrackId>,
+    known: HashMap<(Option<TrackId>, Bytes), TrackId>,
     /// Lanes of a track whose slices run side by side: the tracks that show it.
     lanes: HashMap<TrackId, Vec<TrackId>>,
     salt: u64,
@@ -102,7 +98,7 @@ impl Tracks {
 
     /// A track by its name among those of its parent; made if it does not exist.
     pub(crate) fn of(&mut self, parent: Option<TrackId>, name: &str, kind: TrackKind) -> TrackId {
-        let name: Arc<str> = shortened(name).into();
+        let name = shortened(name);
         if let Some(track) = self.known.get(&(parent, name.clone())) {
             return *track;
         }
@@ -110,7 +106,7 @@ impl Tracks {
         let track = self.all.len();
         let mut hasher = blake3::Hasher::new();
         hasher.update(&above.to_le_bytes());
-        hasher.update(name.as_bytes());
+        hasher.update(&name);
         let uuid = first_u64(&hasher);
         let rank = self.all.len() as u32;
         self.all.push(Track { uuid, parent, name: name.clone(), kind, rank, taken: BusySpans::default() });
@@ -131,7 +127,7 @@ impl Tracks {
 
     /// When the last slice of a track ended.
     pub(crate) fn last_end_ns(&self, track: TrackId) -> u64 {
-        self.all[track].taken.last.1
+        self.all[track].taken.spans.back().map_or(0, |(_, to_ns)| *to_ns)
     }
 
     /// Puts a slice on one of the tracks below `parent` that is free meanwhile: of these on the one
@@ -153,7 +149,7 @@ impl Tracks {
         if let Some((lane, _)) = free.max_by_key(|(_, since_ns)| *since_ns) {
             return lane;
         }
-        let name = format!("{} {}", self.all[parent].name, lanes.len() + 1);
+        let name = format!("{} {}", String::from_utf8_lossy(&self.all[parent].name), lanes.len() + 1);
         let lane = self.of(Some(parent), &name, TrackKind::Slices);
         self.lanes.entry(parent).or_default().push(lane);
         lane
@@ -175,23 +171,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The last slice of a track tells the same as all of its slices, however late slices come,
-        /// and though they overlap.
-        #[test]
-        fn the_last_slice_says_what_a_search_says(calls in prop::collection::vec((0..400_u64, 0..40_u64), 1..200)) {
-            let mut taken = BusySpans::default();
-            for (start, length) in calls {
-                let end = start + length;
-                let (free, next) = taken.gap(start);
-                let expected = (free <= start && end < next).then_some(free);
-                prop_assert_eq!(taken.free_since(start, end), expected);
-                // A slice that has no room is taken too, now and then.
-                if expected.is_some() || start % 3 == 0 {
-                    taken.take(start, end);
-                }
-            }
-        }
-
         /// For any overlap of calls, those of one track don't overlap, and there are no more tracks
         /// than calls at a time.
         #[test]

@@ -63,6 +63,7 @@ pub fn config(folder: &Path, functions: &[&str], texts: &[&str], rotate: u64) ->
         dispatcher: DISPATCHER.to_owned(),
         rotate,
         describe,
+        on_trouble: Box::new(|_| ()),
         clock: Clock::start(),
     }
 }

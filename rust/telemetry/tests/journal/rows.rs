@@ -11,7 +11,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::function::Shape;
 use guerdon_core::payload::{Payload, SharedPayload};
-use guerdon_telemetry::journal::{Journal, Kind, TextColumn, TextSource};
+use guerdon_telemetry::journal::{Journal, JournalConfig, Kind, TextColumn, TextSource};
 use guerdon_testkit::{done, function, spec};
 use proptest::prelude::*;
 
@@ -155,9 +155,10 @@ fn a_folder_that_is_removed_is_made_again() {
     fs::write(folder.0.join("a-r0-1-00000.arrows"), other_stream(None)).unwrap();
     runtime().block_on(async {
         let engine = engine(vec![function("each", Shape::Sample)]);
-        let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1 << 30), None).unwrap());
         let (report, reported) = std::sync::mpsc::channel();
-        journal.on_trouble(move |reason| report.send(reason.to_owned()).unwrap());
+        let on_trouble = Box::new(move |reason: &str| report.send(reason.to_owned()).unwrap());
+        let config = JournalConfig { on_trouble, ..config(&folder.0, &["each"], &[], 1 << 30) };
+        let journal = Arc::new(Journal::start(config, None).unwrap());
         engine.observe(vec![journal.clone()]);
         let write = async |batches: u64| {
             let batch = engine.submit(spec(2, 4)).unwrap();

@@ -283,7 +283,7 @@ class RayCluster:
         patience = self._options.idle_timeout
         if patience is None or self._engine is None:
             return
-        calls = {snapshot.name: snapshot.calls for snapshot in self._engine.nodes() if snapshot.state == "ready"}
+        calls = {node["name"]: node["calls"] for node in self._engine.nodes() if node["state"] == "ready"}
         now = time.monotonic()
         for key, node in self._nodes.items():
             idle = calls.get(node.place.name) == 0
@@ -298,9 +298,7 @@ class RayCluster:
         """Returns whether all agents have as much as they can run."""
         assert self._engine is not None
         return all(
-            snapshot.calls >= snapshot.slots
-            for snapshot in self._engine.nodes()
-            if snapshot.state in ("ready", "connecting")
+            node["calls"] >= node["slots"] for node in self._engine.nodes() if node["state"] in ("ready", "connecting")
         )
 
     def _lose_all_if_gone(self, error: Exception) -> None:

@@ -1,14 +1,18 @@
-//! Rows that wait to be written: bounded by rows and by bytes, and nobody waits to get in.
+//! Entries on their way to the thread that writes them, for the journal and the timeline: bounded
+//! by rows and by bytes, and nobody waits to get in.
 //!
-//! - Groups without room are dropped, and their rows are counted; so is a group that comes after
-//!   the end.
-//! - A group that was let in is taken once, in order.
+//! - The channel has no lock. An entry without room is dropped, and its rows are counted; so is one
+//!   that comes after the end.
+//! - An entry that was let in is taken once, in the order in which entries were let in, whichever
+//!   threads brought them.
 //! - The one who takes is woken when there is as much as it waits for, not for each push.
 
-use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, Thread};
 use std::time::Instant;
 
-use guerdon_core::condvar::Condvar;
 use parking_lot::Mutex;
 
 /// Bounds of a queue.
@@ -18,27 +22,27 @@ pub(crate) struct Bounds {
     pub bytes: usize,
 }
 
-struct Entry<T> {
+struct QueueEntry<T> {
     item: T,
     rows: usize,
     bytes: usize,
 }
 
-struct QueueContent<T> {
-    waiting: VecDeque<Entry<T>>,
-    rows: usize,
-    bytes: usize,
-    dropped: u64,
-    ended: bool,
-    /// Number of rows that the taking thread waits for.
-    wanted: Option<usize>,
-}
-
 pub(crate) struct Queue<T> {
     bounds: Bounds,
-    /// Written by those who push, by the one who takes and by who ends it.
-    state: Mutex<QueueContent<T>>,
-    changed: Condvar,
+    sender: Sender<QueueEntry<T>>,
+    /// Locked by the one who takes.
+    receiver: Mutex<Receiver<QueueEntry<T>>>,
+    /// Rows and bytes of the entries inside. Raised before an entry is in the channel, and lowered
+    /// after it was taken.
+    rows: AtomicUsize,
+    bytes: AtomicUsize,
+    dropped: AtomicU64,
+    ended: AtomicBool,
+    /// Number of rows that the taking thread waits for; `usize::MAX` while it does not wait.
+    wanted: AtomicUsize,
+    /// Written by `serve`.
+    taker: Mutex<Option<Thread>>,
 }
 
 /// State of the queue at the end of a wait.
@@ -50,64 +54,91 @@ pub(crate) struct QueueState {
 
 impl<T> Queue<T> {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let waiting = VecDeque::new();
-        let state = QueueContent { waiting, rows: 0, bytes: 0, dropped: 0, ended: false, wanted: None };
-        Self { bounds, state: Mutex::new(state), changed: Condvar::new() }
+        let (sender, receiver) = channel();
+        Self {
+            bounds,
+            sender,
+            receiver: Mutex::new(receiver),
+            rows: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            dropped: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            wanted: AtomicUsize::new(usize::MAX),
+            taker: Mutex::new(None),
+        }
     }
 
     /// Adds an item of `rows` rows and about `bytes` bytes. One alone may have more than the
     /// bounds.
     pub(crate) fn push(&self, item: T, rows: usize, bytes: usize) {
-        let mut state = self.state.lock();
-        let room = state.rows + rows <= self.bounds.rows && state.bytes.saturating_add(bytes) <= self.bounds.bytes;
-        if state.ended || !(room || state.waiting.is_empty()) {
-            state.dropped += rows as u64;
-            drop(state);
-            drop(item); // not with the lock held
-            return;
+        let had_rows = self.rows.fetch_add(rows, SeqCst);
+        let had_bytes = self.bytes.fetch_add(bytes, Relaxed);
+        let room = had_rows + rows <= self.bounds.rows && had_bytes.saturating_add(bytes) <= self.bounds.bytes;
+        // Asked after the rows were raised: the one who takes goes when it has seen the end and no
+        // rows after that.
+        let refused = self.ended.load(SeqCst) || !(room || had_rows == 0);
+        if refused || self.sender.send(QueueEntry { item, rows, bytes }).is_err() {
+            self.rows.fetch_sub(rows, SeqCst);
+            self.bytes.fetch_sub(bytes, Relaxed);
+            self.dropped.fetch_add(rows as u64, Relaxed);
+        } else if had_rows + rows >= self.wanted.load(SeqCst) {
+            self.wanted.store(usize::MAX, SeqCst);
+            self.wake();
         }
-        state.waiting.push_back(Entry { item, rows, bytes });
-        state.rows += rows;
-        state.bytes = state.bytes.saturating_add(bytes);
-        let enough = state.wanted.is_some_and(|wanted| state.rows >= wanted);
-        if enough {
-            state.wanted = None;
-            drop(state);
-            self.changed.notify_one();
+    }
+
+    /// Has this thread be woken: for the one that takes, before it first looks.
+    pub(crate) fn serve(&self) {
+        *self.taker.lock() = Some(thread::current());
+    }
+
+    /// Ends a wait.
+    pub(crate) fn wake(&self) {
+        if let Some(taker) = &*self.taker.lock() {
+            taker.unpark();
         }
     }
 
     /// Nothing is let in any more.
     pub(crate) fn end(&self) {
-        self.state.lock().ended = true;
-        self.changed.notify_one();
+        self.ended.store(true, SeqCst);
+        self.wake();
+    }
+
+    /// Waits once: until there are `rows` rows, until somebody wakes it, or until `until`.
+    pub(crate) fn rest(&self, rows: usize, until: Option<Instant>) {
+        self.wanted.store(rows, SeqCst);
+        if self.rows.load(SeqCst) < rows && !self.ended.load(SeqCst) {
+            match until {
+                None => thread::park(),
+                Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
+            }
+        }
+        self.wanted.store(usize::MAX, SeqCst);
     }
 
     /// Waits until there are `rows` rows, the end, or `until`.
     pub(crate) fn wait(&self, rows: usize, until: Option<Instant>) -> QueueState {
-        let mut state = self.state.lock();
-        while state.rows < rows && !state.ended {
-            state.wanted = Some(rows);
-            match until {
-                None => self.changed.wait(&mut state),
-                Some(until) if !self.changed.wait_until(&mut state, until) => break,
-                Some(_) => {}
+        loop {
+            let ended = self.ended.load(SeqCst);
+            let state = QueueState { rows: self.rows.load(SeqCst), ended };
+            if ended || state.rows >= rows || until.is_some_and(|until| until <= Instant::now()) {
+                return state;
             }
+            self.rest(rows, until);
         }
-        state.wanted = None;
-        QueueState { rows: state.rows, ended: state.ended }
     }
 
     /// Returns the first items, of `rows` rows or a little more; at least one if there is one.
     pub(crate) fn take(&self, rows: usize) -> Vec<T> {
-        let mut state = self.state.lock();
+        let receiver = self.receiver.lock();
         let mut taken = Vec::new();
         let mut have = 0;
         while have < rows
-            && let Some(Entry { item, rows, bytes }) = state.waiting.pop_front()
+            && let Ok(QueueEntry { item, rows, bytes }) = receiver.try_recv()
         {
-            state.rows -= rows;
-            state.bytes = state.bytes.saturating_sub(bytes);
+            self.rows.fetch_sub(rows, SeqCst);
+            self.bytes.fetch_sub(bytes, Relaxed);
             have += rows;
             taken.push(item);
         }
@@ -116,14 +147,14 @@ impl<T> Queue<T> {
 
     /// Rows that were dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
-        self.state.lock().dropped
+        self.dropped.load(Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::Arc;
-    use std::thread;
     use std::time::Duration;
 
     use proptest::prelude::*;
@@ -204,6 +235,7 @@ mod tests {
             let queue = queue.clone();
             thread::spawn(move || {
                 let mut taken = Vec::new();
+                queue.serve();
                 loop {
                     let seen = queue.wait(7, None);
                     taken.extend(queue.take(5));
@@ -230,16 +262,53 @@ mod tests {
         assert_eq!(queue.wait(1, Some(soon)), QueueState { rows: 0, ended: false });
         let waits = {
             let queue = queue.clone();
-            thread::spawn(move || queue.wait(3, None))
+            thread::spawn(move || {
+                queue.serve();
+                queue.wait(3, None)
+            })
         };
         queue.push(1, 2, 0);
         queue.push(2, 1, 0);
         assert_eq!(waits.join().unwrap(), QueueState { rows: 3, ended: false });
         let waits = {
             let queue = queue.clone();
-            thread::spawn(move || queue.wait(30, None))
+            thread::spawn(move || {
+                queue.serve();
+                queue.wait(30, None)
+            })
         };
         queue.end();
         assert_eq!(waits.join().unwrap(), QueueState { rows: 3, ended: true });
+    }
+
+    /// Reports as a worker's task does, which several threads run in turn.
+    #[test]
+    fn entries_of_threads_in_turn_keep_their_order() {
+        const EVENTS: usize = 20_000;
+        let (queue, turn) = (queue(usize::MAX, usize::MAX), Mutex::new(0));
+        let taken = thread::scope(|scope| {
+            let tell = || {
+                loop {
+                    let mut next = turn.lock();
+                    if *next == EVENTS {
+                        return;
+                    }
+                    queue.push(*next, 1, 0);
+                    *next += 1;
+                    drop(next);
+                    thread::yield_now();
+                }
+            };
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(tell)).collect();
+            let mut taken = Vec::new();
+            loop {
+                let ended = threads.iter().all(thread::ScopedJoinHandle::is_finished);
+                taken.extend(queue.take(EVENTS));
+                if ended {
+                    return taken;
+                }
+            }
+        });
+        assert_eq!(taken, (0..EVENTS).collect::<Vec<_>>());
     }
 }

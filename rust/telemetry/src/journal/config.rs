@@ -1,0 +1,34 @@
+//! Configuration of a journal.
+
+use std::path::PathBuf;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::outcome::Note;
+
+/// One function, as rows name it.
+#[derive(Clone, Debug)]
+pub struct FunctionName {
+    pub name: String,
+    pub version: String,
+    pub weight: f32,
+}
+
+/// See the module.
+pub struct JournalConfig {
+    pub folder: PathBuf,
+    pub run: String,
+    pub rank: i32,
+    pub functions: Vec<FunctionName>,
+    /// Columns of texts: `prompt`, `completion`, `column_…`.
+    pub texts: Vec<String>,
+    /// A JSON object for the metadata of each part: what its rows do not say of the dispatcher.
+    pub dispatcher: String,
+    /// Bytes of a stream at which the next part begins.
+    pub rotate: u64,
+    /// Makes a reason and a traceback of a note.
+    pub describe: fn(Note) -> (String, Option<String>),
+    /// Listener for trouble, called on the writer's thread: once for each kind.
+    pub on_trouble: Box<dyn Fn(&str) + Send + Sync>,
+    /// The engine's.
+    pub clock: Clock,
+}
