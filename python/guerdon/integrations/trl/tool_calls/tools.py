@@ -177,15 +177,8 @@ class Tool:
         self.lane = owner.lane_of(function)
         if self.lane == "process":
             _check_serializable(self.name, function)
-        made = make_proxy(
-            function,
-            self.name,
-            Tool.launch,
-            Tool.direct,
-            owner.counter,
-            asynchronous=self.lane == "asyncio",
-            method=False,
-        )
+        asynchronous = self.lane == "asyncio"
+        made = make_proxy(function, self.name, Tool.launch, Tool.direct, asynchronous=asynchronous, method=False)
         self.method = types.MethodType(made, self)
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
