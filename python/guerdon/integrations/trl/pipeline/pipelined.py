@@ -25,7 +25,7 @@ from guerdon.integrations.trl.init_arguments import replace_argument
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
 from guerdon.integrations.trl.pipeline.checking import check_pipeline
-from guerdon.integrations.trl.pipeline.completion_feed import connect_ranks
+from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
 from guerdon.integrations.trl.pipeline.options import Pipeline
@@ -80,7 +80,7 @@ class PipelinedTrainer(BatchRewards):
         self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
         if self.pipeline.overlap and self.use_vllm:
             if self.accelerator.num_processes > 1:
-                self._feed = connect_ranks(self.accelerator)
+                self._feed = CompletionFeed(self.accelerator.process_index)
             if self.accelerator.is_main_process:
                 self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client, self.args.seed)
 
