@@ -251,6 +251,16 @@ def test_a_method_may_wait_for_threads_that_call_its_environment() -> None:
     owner.close()
 
 
+def test_a_copy_runs_its_methods_directly() -> None:
+    owner = environments(Browser)
+    browser: Any = owner()
+    browser.reset()
+    again = copy.copy(browser)
+    assert (again.fetch(page="a"), browser.pages) == ("A", ["a"])
+    assert list(owner.stats()) == ["reset"]
+    owner.close()
+
+
 class Exits:
     async def reset(self, **row: Any) -> None: ...
 

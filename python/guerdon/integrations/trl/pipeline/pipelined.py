@@ -107,8 +107,9 @@ class PipelinedTrainer(BatchRewards):
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         if not self.pipeline.lookahead:
             return super().get_batch_samples(epoch_iterator, num_batches, device)
-        left = batches_left(self.state, self.args, self.callback_handler.train_dataloader)
-        batches, follows = self._prefetcher.next_batches(epoch_iterator, num_batches, left)
+        dataloader = self.callback_handler.train_dataloader
+        left = batches_left(self.state, self.args, dataloader)
+        batches, follows = self._prefetcher.next_batches(epoch_iterator, num_batches, left, dataloader)
         if not follows:  # the loop left an epoch early: the rest of it is not trained on
             self._cancel_ahead()
         return super().get_batch_samples(iter(batches), len(batches), device)
@@ -180,7 +181,7 @@ class PipelinedTrainer(BatchRewards):
             generated = self._trained_batch = self._generate_batch(batch)
         into = self._step % self._cycle  # not 0 where the loop left an epoch inside a batch
         for ahead in range(len(self._generated_ahead) + 1, self.pipeline.lookahead + 1):
-            upcoming = self._prefetcher.peek(ahead * self._cycle - into, self.callback_handler.train_dataloader)
+            upcoming = self._prefetcher.peek(ahead * self._cycle - into)
             if upcoming is None:
                 break
             self._generated_ahead.append(self._generate_batch(upcoming))

@@ -37,16 +37,15 @@ class ConcurrentToolCalls:
     _metrics: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        factories: list[Any] = []
-
-        def concurrent(factory: Any) -> Any:
-            factories.append(None if factory is None else environments(factory))
-            return factories[0]
-
-        args, kwargs = replace_argument(type(self), "environment_factory", args, kwargs, concurrent)
+        args, kwargs = replace_argument(
+            type(self),
+            "environment_factory",
+            args,
+            kwargs,
+            lambda given: None if given is None else environments(given),
+        )
         super().__init__(*args, **kwargs)
-        if any(factory is not None for factory in factories):
-            self._environment_rewards = use_reward_columns(self)
+        self._environment_rewards = use_reward_columns(self.reward_funcs, self._environment_owners())
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         score: Callable[[Any], Any] = super()._generate_and_score_completions  # type: ignore[misc]

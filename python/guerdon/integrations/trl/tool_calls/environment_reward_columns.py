@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
@@ -24,25 +24,29 @@ __all__ = ["reward_dispatcher", "use_reward_columns"]
 _MAX_CONCURRENT = 128
 
 
-def use_reward_columns(trainer: Any) -> Dispatcher | None:
+def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) -> Dispatcher | None:
     """Puts columns of a dispatcher in place of the functions that a trainer made of ``get_reward``.
+
+    Args:
+        functions: All of the trainer's.
+        factories: Of its environments.
 
     Returns:
         The dispatcher; None if no environment has a reward of its own.
     """
     classes = {}
-    for index, function in enumerate(trainer.reward_funcs):
+    for index, function in enumerate(functions if factories else ()):
         kind = _environment_class_of(function)
         if kind is not None:
             classes[index] = kind
-    dispatcher = reward_dispatcher(list(classes.values()), trainer.environment_factories.values())
+    dispatcher = reward_dispatcher(list(classes.values()), factories)
     if dispatcher is not None:
         for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
-            trainer.reward_funcs[index] = column
+            functions[index] = column
     return dispatcher
 
 
-def reward_dispatcher(kinds: Sequence[type], factories: Iterable[Environments]) -> Dispatcher | None:
+def reward_dispatcher(kinds: Sequence[type], factories: Sequence[Environments]) -> Dispatcher | None:
     """A dispatcher with the ``get_reward`` of each of these classes of environments.
 
     Args:
