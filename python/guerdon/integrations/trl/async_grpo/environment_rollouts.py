@@ -94,7 +94,8 @@ class EnvironmentRollouts:
         # The rollout of the last reset: TRL draws, resets and starts one rollout at a time.
         self._drawn: _Rollout | None = None
         self.keeps_environments = bool(self._owners) and (self.names_environments or dispatcher is not None)
-        self._ended: dict[int, Any] = {}  # environments that are kept, by the identity of the completion
+        # The environments that are kept, by the identity of the completion.
+        self._ended: dict[int, Any] = {}
         for owner in self._owners:
             owner.reset_source = self
         if self._owners:

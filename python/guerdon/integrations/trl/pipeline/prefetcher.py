@@ -21,7 +21,7 @@ class Prefetcher:
         self.epoch = 0  # which epoch the loop is in; written by the trainer at each epoch's start
         self._loop: Iterator[Any] | None = None  # the loop's own over its epoch
         self._source: Iterator[tuple[int, Any]] = iter(())  # all batches from there on
-        # With their epochs, those read and not trained on: of the loop first, in training the first.
+        # With their epochs, those read and not trained on; the first is in training.
         self._read: deque[tuple[int, Any]] = deque()
         self._handed_out = 0  # how many of them the loop has
         self._left = 0  # batches of the run that are not trained on yet

@@ -141,7 +141,7 @@ class BatchScoring:
         try:
             while not (new := self._new_groups()):
                 under_way = [batch.pending for _, batch in self._started if not batch.pending.done]
-                if under_way:  # the one with the fewest groups most likely has the last part of the next
+                if under_way:  # the one with the fewest groups most likely lacks the next one
                     min(under_way, key=lambda pending: len(pending.completed()))._wait_for_news(None)
         finally:
             self.waited_s += time.monotonic() - started

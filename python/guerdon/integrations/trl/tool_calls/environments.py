@@ -329,8 +329,8 @@ def _proxy(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _runs_for(thread: EnvironmentThread) -> bool:
-    """Returns whether a thread that an environment started calls it while a method runs. That method
-    may wait for the call, and has the environment's thread."""
+    """Returns whether a thread that an environment started calls it while a method runs. That
+    method may wait for the call, and has the environment's thread."""
     current = threading.current_thread()
     if current is threading.main_thread() or isinstance(current, (LaneThread, threading._DummyThread)):
         return False

@@ -58,7 +58,7 @@ def make_proxy(
         launch: Starts a call: the object, positional arguments, keywords.
         direct: What code that runs on the engine already calls instead, with the object first.
         asynchronous: Whether it is a coroutine function.
-        waited_for: Whether this thread's call has to be direct: what runs on the engine waits for it.
+        waited_for: Whether a call has to be direct, as what runs on the engine waits for it.
     """
     proxy: Callable[..., Any]
     if asynchronous:
