@@ -1,65 +1,71 @@
-"""A mixin before TRL's rollout loop: the resets of environments in the task of their own sample.
+"""A mixin before TRL's rollout loop: resets and rewards of environments in the sample's own task.
 
-TRL awaits each reset in the one coroutine that starts all generation. Here a reset runs in the task
-of its sample, unless an order was asked for. An environment that has a reward of its own, or is
-named by a reward function, goes back to its pool when its group is scored.
+TRL awaits each reset and each ``get_reward`` in the one coroutine that starts all generation. Here
+both run in the task of their sample, a reset unless an order was asked for. A ``get_reward`` that
+raises, or gives no finite number, fails its sample only. If a reward function names environments,
+an environment goes back to its pool only when its group is scored.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from guerdon._batch.trainer.column import RewardColumn
-from guerdon.integrations.trl.tool_calls.environment_reward_columns import reward_dispatcher
-from guerdon.integrations.trl.tool_calls.environments import environments, owner_of
+from guerdon._worker.invoke.reasons import reason_of
+from guerdon.integrations.trl.async_grpo.group_scores import GroupScores
+from guerdon.integrations.trl.tool_calls.environments import REWARD, environments, owner_of
+from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 from guerdon.integrations.trl.tool_calls.tools import Tool
 
 __all__ = ["EnvironmentRollouts"]
 
+_LOG: Final = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
+
+@dataclass
 class _Rollout:
-    """The next rollout.
+    """A rollout until its group is scored.
 
     Attributes:
         row: The arguments of a reset that has not run yet.
+        completion: Kept, so that its identity stays its own; None until it has ended.
+        reward: By the environment itself; None if there is none.
+        failed: Whether its ``get_reward`` failed.
+        pool: Where the environment goes then; None until TRL gives it back.
     """
 
     environment: Any
     row: Mapping[str, Any] | None
+    completion: object = None
+    reward: float | None = None
+    failed: bool = False
+    pool: EnvironmentPool | None = None
 
 
 class EnvironmentPool(list[Any]):
     """Instances that wait for a rollout.
 
     Args:
-        keeps: Whether one that comes back is kept from other rollouts until its group is scored.
+        keeps: Whether one that comes back is kept from other rollouts for a while.
     """
 
-    def __init__(self, instances: list[Any], *, keeps: bool) -> None:
+    def __init__(self, instances: list[Any], keeps: Callable[[object, EnvironmentPool], bool]) -> None:
         super().__init__(instances)
         self._keeps = keeps
-        self._kept: dict[int, Any] = {}  # by identity
 
     def append(self, environment: Any) -> None:
-        if self._keeps:
-            self._kept[id(environment)] = environment
-        else:
-            self._take(environment)
+        if not self._keeps(environment, self):
+            self.take_back(environment)
 
-    def free(self, environment: object) -> None:
-        """Takes an instance whose group is scored, if it is of this pool."""
-        kept = self._kept.pop(id(environment), None)
-        if kept is not None:
-            self._take(kept)
-
-    def _take(self, environment: Any) -> None:
+    def take_back(self, environment: Any) -> None:
+        """Takes an instance, unless an earlier call still has it."""
         owner = owner_of(environment)
-        if owner is None or not owner.busy(environment):  # else an earlier call still has it
+        if owner is None or not owner.busy(environment):
             super().append(environment)
 
 
@@ -67,42 +73,37 @@ class EnvironmentRollouts:
     """The mixin. A plain ``environment_factory`` gets `environments` with default timeouts.
 
     Attributes:
-        environment_columns: Their own rewards.
-        names_environments: Whether a reward function names environments; set before ``__init__``.
+        environment_kinds: Classes with a ``get_reward``.
+        keeps_environments: Whether a reward function names environments.
     """
 
     # TRL's own.
     environment_factories: Any
     tools: Any
+    _counters: Any
     _env_reward_types: list[type]
     _environment_pool: Any
     _rates: Any
 
-    names_environments = False
+    keeps_environments = False
 
     def __init__(self, **named: Any) -> None:
         factory = named.get("environment_factory")
         if factory is not None:
             named["environment_factory"] = environments(factory)
         super().__init__(**named)
-        self._owners = list((self.environment_factories or {}).values())
-        dispatcher = reward_dispatcher(self._env_reward_types, self._owners)
-        self.environment_columns: tuple[RewardColumn, ...] = (
-            () if dispatcher is None else tuple(dispatcher.reward_funcs)
-        )
-        self._env_reward_types = []  # scored here: to TRL they are reward functions
+        self.environment_kinds = self._env_reward_types
+        self._env_reward_types = []  # asked here: to TRL they are reward functions
         # The rollout of the last reset: TRL draws, resets and starts one rollout at a time.
         self._drawn: _Rollout | None = None
-        self.keeps_environments = bool(self._owners) and (self.names_environments or dispatcher is not None)
-        # The environments that are kept, by the identity of the completion.
-        self._ended: dict[int, Any] = {}
+        self._ended: dict[int, _Rollout] = {}  # by the identity of the completion
+        self._kept: dict[int, _Rollout] = {}  # by the identity of the environment
+        pools = self._environment_pool if self.environment_factories is not None else {}
+        self._owners = [owner for instances in pools.values() if (owner := owner_of(instances[0])) is not None]
         for owner in self._owners:
             owner.reset_source = self
-        if self._owners:
-            pools = self._environment_pool.items()
-            self._environment_pool = {
-                name: EnvironmentPool(instances, keeps=self.keeps_environments) for name, instances in pools
-            }
+        for name, instances in pools.items():
+            pools[name] = EnvironmentPool(instances, self._keep)
 
     def close_tools_and_environments(self) -> None:
         """Ends what tools and environments run on; calls in flight are cancelled."""
@@ -123,14 +124,33 @@ class EnvironmentRollouts:
 
     def environments_of(self, completions: list[Any]) -> list[object]:
         """The environments of these completions, as those left them."""
-        return [self._ended[id(completion)] for completion in completions]
+        return [self._ended[id(completion)].environment for completion in completions]
 
-    def free_environments(self, completions: list[Any]) -> None:
-        """Gives the environments of these completions back to their pools."""
-        for completion in completions if self.keeps_environments else ():
-            environment = self._ended.pop(id(completion))
-            for pool in self._environment_pool.values():
-                pool.free(environment)
+    def add_environment_rewards(self, completions: list[Any], scored: GroupScores) -> None:
+        """Adds a column for each class of environments, which are free then. A sample whose own
+        reward failed has none in any column."""
+        rollouts = self.free_environments(completions)
+        for index, one in enumerate(rollouts):
+            if one.failed:
+                scored.fail(index)
+        for kind in self.environment_kinds:
+            column = [
+                one.reward if type(one.environment) is kind and not out else None
+                for one, out in zip(rollouts, scored.failed, strict=True)
+            ]
+            scored.raw.append(column)
+            scored.weighted.append(column)
+
+    def free_environments(self, completions: list[Any]) -> list[_Rollout]:
+        """Returns the rollouts of these completions, whose environments may be used again."""
+        if self.environment_factories is None:
+            return []
+        rollouts = [self._ended.pop(id(completion)) for completion in completions]
+        for one in rollouts:
+            self._kept.pop(id(one.environment), None)
+            if one.pool is not None:
+                one.pool.take_back(one.environment)
+        return rollouts
 
     def _generate_one(self, prompt: Any, *args: Any, **named: Any) -> Any:
         drawn, self._drawn = self._drawn, None
@@ -148,9 +168,36 @@ class EnvironmentRollouts:
             self._rates["guerdon/env/reset_s"][0] += time.monotonic() - began
             self._rates["guerdon/env/reset_s"][1] += 1
         result = await generate()
+        rollout.completion = result[0]
+        self._ended[id(result[0])] = rollout
         if self.keeps_environments:
-            self._ended[id(result[0])] = environment
+            self._kept[id(environment)] = rollout
+        if type(environment) in self.environment_kinds:
+            await self._take_reward(rollout)
         return result
+
+    async def _take_reward(self, rollout: _Rollout) -> None:
+        name = type(rollout.environment).__name__
+        try:
+            launch = launcher_of(getattr(rollout.environment, REWARD))
+            assert launch is not None  # our factories make all of them
+            number = float(await launch((), {}).aresult())
+            if not math.isfinite(number):
+                raise ValueError(f"get_reward gave {number!r}")
+            rollout.reward = number
+        except Exception as error:
+            rollout.failed = True
+            self._counters[f"guerdon/{name}/error_total"] += 1
+            # A log may keep its records, and an exception keeps all that it was raised in.
+            _LOG.warning(
+                "get_reward of the environment %s failed, so its sample has no reward: %s", name, reason_of(error)
+            )
+
+    def _keep(self, environment: object, pool: EnvironmentPool) -> bool:
+        rollout = self._kept.get(id(environment))
+        if rollout is not None:
+            rollout.pool = pool
+        return rollout is not None
 
 
 class _PendingReset:

@@ -43,6 +43,12 @@ class GroupScores:
     failed: list[bool]
     metrics: dict[str, float]
 
+    def fail(self, sample: int) -> None:
+        """Takes one sample out of every column."""
+        self.failed[sample] = True
+        for column in (*self.raw, *self.weighted):
+            column[sample] = None
+
 
 current_scores: ContextVar[GroupScores] = ContextVar("guerdon_scored")
 """The rewards of the group that the running task scores."""

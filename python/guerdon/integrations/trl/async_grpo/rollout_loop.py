@@ -61,11 +61,12 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
 
     def __init__(self, *, guerdon: LoopOptions, **named: Any) -> None:
         self._options = guerdon
-        self.names_environments = bool(_named(guerdon.columns) & _ENVIRONMENT)
-        super().__init__(**{**named, "reward_funcs": _scores_of(guerdon.columns)})
-        columns = (*guerdon.columns, *self.environment_columns)
-        self._scorer = GroupScorer(columns)
-        self.reward_funcs = _scores_of(columns)
+        names = [column.__name__ for column in guerdon.columns]
+        super().__init__(**{**named, "reward_funcs": [ScoresColumn(name, index) for index, name in enumerate(names)]})
+        self._scorer = GroupScorer(guerdon.columns)
+        self.keeps_environments = bool(_named(guerdon.columns) & _ENVIRONMENT)
+        names += [kind.__name__ for kind in self.environment_kinds]
+        self.reward_funcs = [ScoresColumn(name, index) for index, name in enumerate(names)]
         self._scoring = 0  # groups in scoring
 
     def run(self) -> None:
@@ -106,7 +107,7 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
         finally:
             self._scoring -= 1
         self._push_metrics({**scored.metrics, "guerdon/groups_scoring": float(self._scoring + 1)})
-        self.free_environments(group.completions)
+        self.add_environment_rewards(group.completions, scored)
         # Rewards of a user's own loop count if no function failed.
         group.rollout_rewards = [
             None if failed else reward for reward, failed in zip(group.rollout_rewards, scored.failed, strict=True)
@@ -127,7 +128,7 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
         """Returns the columns of a group for reward functions, by name."""
         own = {"prompts": group.prompts, "completions": group.completions, "completion_ids": group.completions_ids}
         given = {**own, **group.reward_kwargs}
-        if self.keeps_environments:
+        if self.keeps_environments and self.environment_factories is not None:
             if self._multi_environment:
                 given.pop("environment", None)  # the loop's key; the class tells it too
             given["environments"] = self.environments_of(group.completions)
@@ -151,11 +152,6 @@ def make_loop(own: type, **named: Any) -> RolloutLoop:
     """Our loop over one of the user's own, which may generate otherwise."""
     kind: type[RolloutLoop] = types.new_class(own.__name__, (RolloutLoop, own))
     return kind(**named)
-
-
-def _scores_of(columns: tuple[RewardColumn, ...]) -> list[ScoresColumn]:
-    """What TRL's loop gets as reward functions."""
-    return [ScoresColumn(column.__name__, index) for index, column in enumerate(columns)]
 
 
 def _named(columns: tuple[RewardColumn, ...]) -> set[str]:

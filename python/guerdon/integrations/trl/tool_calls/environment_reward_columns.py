@@ -18,7 +18,7 @@ from guerdon.integrations.trl.tool_calls.environments import REWARD, Environment
 from guerdon.limits import Limit
 from guerdon.results.status import Status
 
-__all__ = ["reward_dispatcher", "use_reward_columns"]
+__all__ = ["use_reward_columns"]
 
 # Rewards of environments that may be computed at once in this process.
 _MAX_CONCURRENT = 128
@@ -39,27 +39,23 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
         kind = _environment_class_of(function)
         if kind is not None:
             classes[index] = kind
-    dispatcher = reward_dispatcher(list(classes.values()), factories)
-    if dispatcher is not None:
-        for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
-            functions[index] = column
+    if not classes:
+        return None
+    dispatcher = _reward_dispatcher(list(classes.values()), factories)
+    for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
+        functions[index] = column
     return dispatcher
 
 
-def reward_dispatcher(kinds: Sequence[type], factories: Sequence[Environments]) -> Dispatcher | None:
+def _reward_dispatcher(kinds: Sequence[type], factories: Sequence[Environments]) -> Dispatcher:
     """A dispatcher with the ``get_reward`` of each of these classes of environments.
 
     Args:
         factories: Those of the environments; each environment has the timeout of its own.
 
-    Returns:
-        The dispatcher; None if there is no such class.
-
     Raises:
         RegistrationError: Two classes have one name.
     """
-    if not kinds:
-        return None
     names = [kind.__name__ for kind in kinds]
     for name in names:
         if names.count(name) > 1:
