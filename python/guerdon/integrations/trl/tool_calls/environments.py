@@ -292,7 +292,8 @@ def _environments(factory: Factory, options: _EnvironmentOptions) -> Environment
 def _class_with_proxies(kind: type) -> type:
     """The subclass of a class of environments; made once, and known by the class itself."""
     with _classes_lock:
-        for one in type.__subclasses__(kind):
+        derived: list[type] = type.__subclasses__(kind)
+        for one in derived:
             if user_class_of(one) is kind:
                 return one
         body: dict[str, Any] = {
