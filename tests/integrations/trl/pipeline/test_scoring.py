@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("accelerate")
 
 from guerdon import Dispatcher, reward
+from guerdon._batch import pending as pending_batch
 from guerdon._batch.pending import PendingBatch
-from guerdon.integrations.trl.pipeline import completion_order, scoring
+from guerdon.integrations.trl.pipeline import scoring
 
 
 def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +35,7 @@ def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch:
     with Dispatcher([reward(patient, lane="thread")], num_generations=2) as dispatcher:
         scored = scoring.BatchScoring(dispatcher.reward_funcs, 2, 2)
         scored.begin({"completions": ["a", "bcd"]})
-        monkeypatch.setattr(completion_order, "_POLL_MS", 60_000)
+        monkeypatch.setattr(pending_batch, "_SLICE_S", 60.0)
         monkeypatch.setattr(PendingBatch, "completed", completed)
         taken: list[int] = []
         taker = threading.Thread(target=lambda: taken.append(scored.next_group()))

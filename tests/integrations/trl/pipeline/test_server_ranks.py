@@ -77,14 +77,14 @@ def test_in_evaluation_each_rank_scores_its_own(ranks: list[dict[str, Any]]) -> 
 
 
 @pytest.mark.fault(
-    "a rank can't reach rank 0, which asks a vLLM server for the completions of all",
-    sees="the rewards; a warning says which rank, and the rows of ranks but 0 are scored when all are generated",
+    "rank 0, which asks a vLLM server for the completions of all ranks, loses the ranks' store",
+    sees="the rewards; a warning says why, and the rows of ranks but 0 are scored when all are generated",
 )
-def test_ranks_that_are_not_connected_begin_when_all_is_generated(ranks: list[dict[str, Any]]) -> None:
+def test_ranks_without_a_feed_begin_when_all_is_generated(ranks: list[dict[str, Any]]) -> None:
     for rank, report in enumerate(one["apart"] for one in ranks):
         assert [entry["guerdon/pipeline/early_frac"] for entry in steps(report)] == [0.5, 0.5]
         assert len(report["warnings"]) == (rank == 0)
-    assert "rank 1: no way" in ranks[0]["apart"]["warnings"][0]
+    assert "can't pass completions on to other ranks (no way)" in ranks[0]["apart"]["warnings"][0]
 
 
 def test_both_ranks_log_the_same(ranks: list[dict[str, Any]]) -> None:

@@ -123,7 +123,7 @@ def test_a_class_under_two_names_stays_one_class() -> None:
     for factories in (made, pickle.loads(pickle.dumps(made))):
         one, other, room = (type(factories[name]()) for name in ("one", "other", "room"))
         assert one is other is not room
-    assert type(environments(LineGame)()) is not type(made["one"]())
+    assert type(environments(LineGame, timeout=1)()) is type(made["one"]())
 
 
 def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
@@ -248,6 +248,16 @@ def test_a_method_may_wait_for_threads_that_call_its_environment() -> None:
     assert browser.crawl() == "AB"
     assert sorted(browser.pages) == ["a", "b"]
     assert {name: count.calls for name, count in owner.stats().items()} == {"reset": 1, "crawl": 1}
+    owner.close()
+
+
+def test_a_copy_runs_its_methods_directly() -> None:
+    owner = environments(Browser)
+    browser: Any = owner()
+    browser.reset()
+    again = copy.copy(browser)
+    assert (again.fetch(page="a"), browser.pages) == ("A", ["a"])
+    assert list(owner.stats()) == ["reset"]
     owner.close()
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 
 import trl
 
-from guerdon import RegistrationError, ToolError
+from guerdon import ToolError
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
 from tests.integrations.trl.line_game import (
@@ -57,9 +57,28 @@ def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
     assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
     assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
     assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
-    apart = {name: environments(Scored) for name in both}
-    with pytest.raises(RegistrationError, match=r"class Scored.*give them to one call"):
-        make_player(ours.GRPOTrainer, [away], tmp_path / "apart", more={"environment_factory": apart}, data=data)
+
+
+class Timed(LineGame):
+    """Its reward takes a second."""
+
+    def get_reward(self) -> float:
+        time.sleep(1.0)
+        return -float(self.distance)
+
+
+def test_factories_of_one_class_share_a_column_and_keep_their_timeouts(tmp_path: Path) -> None:
+    data = rows(2).add_column("environment", ["short", "long"])
+    factories = {"short": environments(Timed, reward_timeout=0.1), "long": environments(Timed)}
+    trainer = played(ours.GRPOTrainer, [away], tmp_path, factories, data=data, max_steps=1)
+    assert trainer.reward_func_names == ["away", "Timed"]
+    names = [prompt[-1]["content"] for prompt in trainer._logs["prompt"]]
+    starts = {f"go {row['start']}": row["environment"] for row in data}
+    for name, value in zip(names, rewards_of(trainer)["Timed"], strict=True):
+        assert math.isnan(value) == (starts[name] == "short")
+    log = trainer.state.log_history[0]
+    assert log["guerdon/Timed/failed_frac"] == 0.5
+    assert any(key.startswith("guerdon/tools/walk/") for key in log)
 
 
 # --- resets

@@ -1,47 +1,41 @@
 """Completions of all ranks, passed on as they end while a vLLM server generates the rest.
 
 TRL asks the server on rank 0, and broadcasts all completions when the last is there. Rank 0 passes
-each one on beside TRL's collectives, and a thread of its rank reads it. Nothing depends on the
-feed: rows that a rank has not seen by the broadcast are scored from then on.
+each one on beside TRL's collectives, in the store through which the ranks have found each other,
+and a thread of its rank reads it. Nothing depends on the feed: rows that a rank has not seen by the
+broadcast are scored from then on.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from accelerate.utils import broadcast_object_list, gather_object
-from torch.distributed import TCPStore
+from torch.distributed import PrefixStore, Store, distributed_c10d
 
 from guerdon._system.warning import warn
 
 OnComplete = Callable[[list[int], list[list[int]]], None]
 
-_CONNECT: Final = timedelta(seconds=60)
 _POLL_S: Final = 0.02  # between looks for the next completion
-_WITHOUT: Final = (
-    "overlap: rank 0 can't pass completions on to other ranks ({}), whose scoring begins when all are generated"
-)
+_feeds = itertools.count()  # alike on all ranks, which make their trainers together
 
 
 class CompletionFeed:
     """The feed of one rank.
 
     Args:
-        store: Of all ranks; rank 0 serves it.
         rank: This rank.
+        store: Of all ranks; by default that of their process group.
     """
 
-    def __init__(self, store: TCPStore, rank: int) -> None:
-        self._store = store
+    def __init__(self, rank: int, store: Store | None = None) -> None:
+        self._store = PrefixStore(f"guerdon/{next(_feeds)}", store or distributed_c10d._get_default_store())
         self._rank = rank
         self._generation = 0  # counts alike on all ranks
         self._sent: Counter[int] = Counter()  # by rank, messages of this generation
@@ -89,7 +83,10 @@ class CompletionFeed:
             self._store.set(key, json.dumps(message))
         except RuntimeError as error:
             self._broken = True
-            warn(f"{_WITHOUT.format(error)}. (Said once.)")
+            warn(
+                f"overlap: rank 0 can't pass completions on to other ranks ({error}), whose scoring begins when all are "
+                "generated. (Said once.)"
+            )
 
     def _read(self, over: threading.Event, on_complete: OnComplete) -> None:
         with suppress(RuntimeError):  # rank 0 is gone, or says why
@@ -103,25 +100,3 @@ class CompletionFeed:
                 message = json.loads(self._store.get(key))
                 self._store.delete_key(key)
                 on_complete(*message)
-
-
-def connect_ranks(accelerator: Any) -> CompletionFeed | None:
-    """A feed between all ranks; None, with a warning, if a rank can't reach rank 0. Collective."""
-    rank = accelerator.process_index
-    host = os.environ.get("MASTER_ADDR") or socket.gethostname()
-    store, error = _store(host, 0, serves=True) if rank == 0 else (None, None)
-    place: list[Any] = [host, 0 if store is None else store.port]
-    broadcast_object_list(place, from_process=0)
-    if rank and place[1]:
-        store, error = _store(*place, serves=False)
-    errors = [f"rank {one}: {text}" for one, text in enumerate(gather_object([error])) if text is not None]
-    if errors and rank == 0:
-        warn(f"{_WITHOUT.format(errors[0])}. Let ranks connect to each other on any port.")
-    return None if errors or store is None else CompletionFeed(store, rank)
-
-
-def _store(host: str, port: int, *, serves: bool) -> tuple[TCPStore | None, str | None]:
-    try:
-        return TCPStore(host, port, is_master=serves, timeout=_CONNECT, wait_for_workers=False), None
-    except RuntimeError as error:
-        return None, str(error)

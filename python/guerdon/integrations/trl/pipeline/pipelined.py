@@ -25,7 +25,7 @@ from guerdon.integrations.trl.init_arguments import replace_argument
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
 from guerdon.integrations.trl.pipeline.checking import check_pipeline
-from guerdon.integrations.trl.pipeline.completion_feed import connect_ranks
+from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
 from guerdon.integrations.trl.pipeline.options import Pipeline
@@ -80,7 +80,7 @@ class PipelinedTrainer(BatchRewards):
         self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
         if self.pipeline.overlap and self.use_vllm:
             if self.accelerator.num_processes > 1:
-                self._feed = connect_ranks(self.accelerator)
+                self._feed = CompletionFeed(self.accelerator.process_index)
             if self.accelerator.is_main_process:
                 self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client, self.args.seed)
 
@@ -107,8 +107,9 @@ class PipelinedTrainer(BatchRewards):
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         if not self.pipeline.lookahead:
             return super().get_batch_samples(epoch_iterator, num_batches, device)
-        left = batches_left(self.state, self.args, self.callback_handler.train_dataloader)
-        batches, follows = self._prefetcher.next_batches(epoch_iterator, num_batches, left)
+        dataloader = self.callback_handler.train_dataloader
+        left = batches_left(self.state, self.args, dataloader)
+        batches, follows = self._prefetcher.next_batches(epoch_iterator, num_batches, left, dataloader)
         if not follows:  # the loop left an epoch early: the rest of it is not trained on
             self._cancel_ahead()
         return super().get_batch_samples(iter(batches), len(batches), device)
@@ -180,7 +181,7 @@ class PipelinedTrainer(BatchRewards):
             generated = self._trained_batch = self._generate_batch(batch)
         into = self._step % self._cycle  # not 0 where the loop left an epoch inside a batch
         for ahead in range(len(self._generated_ahead) + 1, self.pipeline.lookahead + 1):
-            upcoming = self._prefetcher.peek(ahead * self._cycle - into, self.callback_handler.train_dataloader)
+            upcoming = self._prefetcher.peek(ahead * self._cycle - into)
             if upcoming is None:
                 break
             self._generated_ahead.append(self._generate_batch(upcoming))

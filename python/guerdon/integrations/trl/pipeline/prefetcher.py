@@ -14,39 +14,23 @@ from collections.abc import Iterator
 from typing import Any
 
 
-class _Epoch:
-    """One pass over the data."""
-
-    def __init__(self, source: Iterator[Any], loop: Iterator[Any] | None) -> None:
-        self._source = source
-        self.loop = loop  # the loop's iterator for this epoch, None until it gets there
-        self.ready: deque[Any] = deque()  # read, not handed out
-        self.ended = False
-
-    def fill(self) -> bool:
-        """Reads one batch more; False at the end."""
-        if not self.ended:
-            try:
-                self.ready.append(next(self._source))
-            except StopIteration:
-                self.ended = True
-        return not self.ended
-
-
 class Prefetcher:
     """The batches of one run, in order."""
 
     def __init__(self) -> None:
         self.epoch = 0  # which epoch the loop is in; written by the trainer at each epoch's start
-        self._epochs: deque[_Epoch] = deque()  # the loop's first
-        self._handed_out: deque[Any] = deque()  # not trained on yet; the one in training first
+        self._loop: Iterator[Any] | None = None  # the loop's own over its epoch
+        self._source: Iterator[tuple[int, Any]] = iter(())  # all batches from there on
+        # With their epochs, those read and not trained on; the first is in training.
+        self._read: deque[tuple[int, Any]] = deque()
+        self._handed_out = 0  # how many of them the loop has
         self._left = 0  # batches of the run that are not trained on yet
 
-    def next_batches(self, iterator: Iterator[Any], count: int, left: int) -> tuple[list[Any], bool]:
+    def next_batches(self, iterator: Iterator[Any], count: int, left: int, dataloader: Any) -> tuple[list[Any], bool]:
         """The next batches for the loop, fewer at the end of an epoch.
 
         Args:
-            iterator: The loop's own for this epoch.
+            iterator: The loop's own for this epoch. Never advanced if the epoch was begun ahead.
             count: How many it wants.
             left: Batches to the end of the run, these included.
 
@@ -54,66 +38,60 @@ class Prefetcher:
             The batches, and whether they follow the last ones: False after an epoch that the loop
             left early.
         """
-        follows = self._enter(iterator)
+        follows = True
+        if iterator is not self._loop:
+            follows = self._loop is None or (not self._handed_out and self._next_epoch() in (None, self.epoch))
+            if not follows or self._next_epoch() is None:
+                self._read.clear()
+                self._handed_out = 0
+                self._source = _batches(iterator, self.epoch, dataloader)
+            self._loop = iterator
         self._left = left
-        current = self._epochs[0]
-        while len(current.ready) < count and current.fill():
-            pass
-        batches = [current.ready.popleft() for _ in range(min(count, len(current.ready)))]
-        self._handed_out.extend(batches)
+        batches: list[Any] = []
+        while len(batches) < min(count, left) and self._next_epoch() == self.epoch:
+            batches.append(self._read[self._handed_out][1])
+            self._handed_out += 1
         return batches, follows
 
     def trained(self) -> None:
         """The batch in training is done."""
         if self._handed_out:
-            self._handed_out.popleft()
+            self._read.popleft()
+            self._handed_out -= 1
             self._left -= 1
 
-    def peek(self, offset: int, dataloader: Any) -> Any | None:
+    def peek(self, offset: int) -> Any | None:
         """The batch `offset` batches after the one in training; None beyond the end of the run."""
-        if offset >= self._left or not self._epochs:
-            return None
-        if offset < len(self._handed_out):
-            return self._handed_out[offset]
-        offset -= len(self._handed_out)
-        index = 0
-        while True:
-            epoch = self._epochs[index]
-            while len(epoch.ready) <= offset and epoch.fill():
-                pass
-            if offset < len(epoch.ready):
-                return epoch.ready[offset]
-            offset -= len(epoch.ready)
-            index += 1
-            if index == len(self._epochs):
-                following = self._begin(self.epoch + index, dataloader)
-                if not following.fill():
-                    return None
-                self._epochs.append(following)
+        return self._read[offset][1] if offset < self._left and self._reach(offset) else None
 
-    def _enter(self, iterator: Iterator[Any]) -> bool:
-        """Moves to the epoch of this iterator; False if the one before was left early."""
-        follows = True
-        if self._epochs and self._epochs[0].loop is not iterator:
-            before = self._epochs.popleft()
-            follows = not self._handed_out and not before.ready and not before.fill()
-        if not follows:
-            self._epochs.clear()
-            self._handed_out.clear()
-        if not self._epochs:
-            self._epochs.append(_Epoch(iterator, iterator))
-        self._epochs[0].loop = iterator  # never advanced if the epoch was begun ahead of the loop
-        return follows
+    def _next_epoch(self) -> int | None:
+        """The epoch of the next batch for the loop; None if there is none."""
+        return self._read[self._handed_out][0] if self._reach(self._handed_out) else None
 
-    @staticmethod
-    def _begin(number: int, dataloader: Any) -> _Epoch:
-        """Begins an epoch before the loop does, in the way in which the loop does."""
+    def _reach(self, offset: int) -> bool:
+        while len(self._read) <= offset:
+            following = next(self._source, None)
+            if following is None:
+                return False
+            self._read.append(following)
+        return True
+
+
+def _batches(iterator: Iterator[Any], epoch: int, dataloader: Any) -> Iterator[tuple[int, Any]]:
+    """Each batch with its epoch; later epochs begin in the way in which the loop begins them."""
+    while True:
+        number = -1
+        for number, batch in enumerate(iterator):  # noqa: B007 - counts
+            yield epoch, batch
+        if number < 0:
+            return
+        epoch += 1
         if hasattr(dataloader, "set_epoch"):
-            dataloader.set_epoch(number)
+            dataloader.set_epoch(epoch)
         inner: Any = getattr(getattr(dataloader, "batch_sampler", None), "batch_sampler", None)
         if hasattr(inner, "set_epoch"):
-            inner.set_epoch(number)
-        return _Epoch(iter(dataloader), None)
+            inner.set_epoch(epoch)
+        iterator = iter(dataloader)
 
 
 def batches_left(state: Any, args: Any, dataloader: Any) -> int:

@@ -1,7 +1,7 @@
 """The rewards of one generated batch on one rank: started at once, taken by group or as a whole.
 
 The columns of all dispatchers start together; reward models and other functions stay the trainer's.
-A group is handed out once, when all dispatchers have completed it, in order of completion. A sample
+A group is handed out once, when all dispatchers have completed it, first come, first out. A sample
 on which a function failed has no value in any column, unless its dispatcher says
 ``incomplete="sum"``. Waiting never holds the GIL, and is always counted in `waited_s`.
 """
@@ -16,9 +16,10 @@ import numpy as np
 
 from guerdon._batch.trainer.batches import TrainerBatch
 from guerdon._batch.trainer.column import RewardColumn
-from guerdon.integrations.trl.pipeline.completion_order import cells_of, complete_groups, open_groups
+from guerdon.errors import ClosedError
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
+from guerdon.results.status import Status
 from guerdon.results.totals import failed_samples
 
 if TYPE_CHECKING:
@@ -138,14 +139,27 @@ class BatchScoring:
         """
         started = time.monotonic()
         try:
-            group = next(filter(None, complete_groups(self._started, self._given_out)))[0]
+            while not (new := self._new_groups()):
+                under_way = [batch.pending for _, batch in self._started if not batch.pending.done]
+                if under_way:  # the one with the fewest groups most likely lacks the next one
+                    min(under_way, key=lambda pending: len(pending.completed()))._wait_for_news(None)
         finally:
             self.waited_s += time.monotonic() - started
+        group = new[0]
         self._given_out.add(group)
         rows = slice(group * self._size, (group + 1) * self._size)
         for dispatcher, batch in self._started:
-            self._keep(dispatcher, rows, *cells_of(dispatcher, batch, group))
+            rewards, status = batch.pending._batch.group(group)
+            if dispatcher.closed and bool((status == Status.CANCELLED).any()):
+                raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
+            self._keep(dispatcher, rows, rewards, status)
         return group
+
+    def _new_groups(self) -> list[int]:
+        """Groups that are complete everywhere and were not handed out."""
+        first, *others = (batch.pending.completed() for _, batch in self._started)
+        common = set(first).intersection(*others).difference(self._given_out)
+        return [group for group in first if group in common]
 
     def complete(self) -> None:
         """Waits for the whole batch; raises or logs its failures. Collective.
@@ -192,7 +206,12 @@ class BatchScoring:
 
     def open_groups(self) -> int:
         """Groups that are not complete now."""
-        return open_groups(self._started, self._size)
+        most = 0
+        for _, batch in self._started:
+            pending = batch.pending
+            left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
+            most = max(most, -(-left // self._size))
+        return most
 
     def cancel(self) -> None:
         """Gives the batch up; complete parts stay."""

@@ -7,7 +7,8 @@ left, however late it runs. The mixin overrides methods and attributes of its in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from guerdon.integrations.trl.init_arguments import replace_argument
@@ -15,7 +16,7 @@ from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.tool_calls.environment_reward_columns import use_reward_columns
 from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, PendingCall
-from guerdon.integrations.trl.tool_calls.proxies import counter_of
+from guerdon.integrations.trl.tool_calls.tools import Tool
 from guerdon.integrations.trl.tool_calls.turns import ToolTurns
 
 __all__ = ["ConcurrentToolCalls", "tool_metrics"]
@@ -36,16 +37,15 @@ class ConcurrentToolCalls:
     _metrics: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        factories: list[Any] = []
-
-        def concurrent(factory: Any) -> Any:
-            factories.append(None if factory is None else environments(factory))
-            return factories[0]
-
-        args, kwargs = replace_argument(type(self), "environment_factory", args, kwargs, concurrent)
+        args, kwargs = replace_argument(
+            type(self),
+            "environment_factory",
+            args,
+            kwargs,
+            lambda given: None if given is None else environments(given),
+        )
         super().__init__(*args, **kwargs)
-        if any(factory is not None for factory in factories):
-            self._environment_rewards = use_reward_columns(self)
+        self._environment_rewards = use_reward_columns(self.reward_funcs, self._environment_owners())
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         score: Callable[[Any], Any] = super()._generate_and_score_completions  # type: ignore[misc]
@@ -54,7 +54,7 @@ class ConcurrentToolCalls:
         pool = self._environment_pool
         free = self._free_environments()
         ahead = _BatchResets(self, inputs)
-        owners = [owner for owner in self.environment_factories.values() if isinstance(owner, Environments)]
+        owners = self._environment_owners()
         for owner in owners:
             owner.reset_source = None if owner.ordered else ahead
         try:
@@ -67,6 +67,9 @@ class ConcurrentToolCalls:
             for name, instances in free.items():
                 known = {id(one) for one in pool[name]}
                 pool[name].extend(one for one in instances if id(one) not in known)
+
+    def _environment_owners(self) -> list[Environments]:
+        return [owner for owner in (self.environment_factories or {}).values() if isinstance(owner, Environments)]
 
     def _environments_in_use(self) -> list[Any]:
         """Those of batches whose rewards are missing."""
@@ -88,8 +91,9 @@ class ConcurrentToolCalls:
     def _tool_call_loop(self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, *rest: Any) -> Any:
         sync, late = self._sync_tool_dicts, self._async_tool_dicts
         turns = ToolTurns(completions, [{**second, **first} for first, second in zip(sync, late, strict=True)])
-        counters = {id(counter): counter for tool in self.tools if (counter := counter_of(tool)) is not None}
-        before = _counts(counters.values())
+        proxied = [tool.__self__.owner for tool in self.tools if isinstance(getattr(tool, "__self__", None), Tool)]
+        counters = list({id(owner): owner.counter for owner in (*proxied, *self._environment_owners())}.values())
+        before = _counts(counters)
         # A trainer looks for a name among the sync tools first.
         waiting = [{**tools, **ours} for tools, ours in zip(sync, turns.stand_ins(), strict=True)]
         try:
@@ -100,7 +104,7 @@ class ConcurrentToolCalls:
         finally:
             turns.end()
         metrics = self._metrics["train" if self.model.training else "eval"]
-        for name, value in tool_metrics(before, _counts(counters.values())).items():
+        for name, value in tool_metrics(before, _counts(counters)).items():
             metrics[name].append(value)
         return looped
 
@@ -141,18 +145,18 @@ def tool_metrics(before: Mapping[str, CallCount], after: Mapping[str, CallCount]
     """Returns the counts that a batch added, as metrics."""
     metrics = {}
     for name, count in after.items():
-        old = before.get(name, CallCount())
-        calls = count.calls - old.calls
-        if calls:
-            metrics[f"guerdon/tools/{name}/failed_frac"] = (count.failed - old.failed) / calls
-            metrics[f"guerdon/tools/{name}/timeout_frac"] = (count.timeouts - old.timeouts) / calls
-            metrics[f"guerdon/tools/{name}/run_mean_s"] = (count.run_s - old.run_s) / calls
+        added = CallCount(*map(operator.sub, count, before.get(name, CallCount())))
+        if added.calls:
+            metrics[f"guerdon/tools/{name}/failed_frac"] = added.failed / added.calls
+            metrics[f"guerdon/tools/{name}/timeout_frac"] = added.timeouts / added.calls
+            metrics[f"guerdon/tools/{name}/run_mean_s"] = added.run_s / added.calls
     return metrics
 
 
-def _counts(counters: Any) -> dict[str, CallCount]:
+def _counts(counters: Iterable[CallCounter]) -> dict[str, CallCount]:
+    """The counts by name: factories of one class count the same methods."""
     counts: dict[str, CallCount] = {}
-    each: CallCounter
-    for each in counters:
-        counts.update(each.counts())
+    for counter in counters:
+        for name, count in counter.counts().items():
+            counts[name] = CallCount(*map(operator.add, counts.get(name, CallCount()), count))
     return counts

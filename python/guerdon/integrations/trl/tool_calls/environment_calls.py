@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -27,100 +27,59 @@ from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
 from guerdon.results.status import Status
 
-__all__ = ["EnvironmentCall", "EnvironmentThreads"]
+__all__ = ["EnvironmentCall", "EnvironmentThread"]
 
 _Job = tuple[Future[Any], Callable[[], Any]]
 # Seconds that an async call, which was cancelled, gets to end before the next one fails.
 _END_S: Final = 0.5
 _POLL_S: Final = 0.005
 
+_warned: set[str] = set()  # methods whose thread was left behind; written by their calls
 
-class EnvironmentThreads:
-    """The threads of environments, one each, and the loop that they share. All begin when used."""
 
-    def __init__(self) -> None:
-        # By identity: an environment may have no hash. Beside its thread a weak reference, whose
-        # callback ends the thread with it, or the environment where there can be no such reference.
-        self._queues: dict[int, tuple[object, SimpleQueue[_Job | None]]] = {}
-        self._loop = EventLoopThread("guerdon environments", patience=0.0)
+class EnvironmentThread:
+    """Runs the calls of one environment. Its thread begins with the first sync one.
+
+    Args:
+        name: Of the thread.
+        loop: For async calls; the environments of a factory share it.
+
+    Attributes:
+        running: The calls whose code runs now. Each adds and removes itself.
+    """
+
+    def __init__(self, name: str, loop: EventLoopThread) -> None:
+        self._name = name
+        self._loop = loop
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._begun = False  # under the lock, as is `_closed`
         self._closed = False
         self._lock = threading.Lock()
-        self._open: list[EnvironmentCall] = []  # under the lock: their code may still run
-        self._warned = False
+        self.running: list[EnvironmentCall] = []
 
-    def open(self, call: EnvironmentCall) -> None:
-        """Notes a call that begins."""
+    def start(self, call: EnvironmentCall) -> Future[Any]:
+        """Starts the code of a call: a sync one's after that of the earlier ones."""
         with self._lock:
-            self._open.append(call)
-
-    def forget_returned(self) -> None:
-        """Drops the calls whose code does not run any more, and with them their environments."""
-        with self._lock:
-            self._open = [one for one in self._open if not one.returned]
-
-    def running(self, environment: object) -> list[EnvironmentCall]:
-        """The calls of an environment whose code runs now."""
-        with self._lock:
-            return [one for one in self._open if one.environment is environment and one.begun and not one.over]
-
-    def submit(self, environment: object, function: Callable[[], Any]) -> Future[Any]:
-        """Has the environment's thread call a function, after the earlier ones."""
-        future: Future[Any] = Future()
-        with self._lock:
-            self._check_open()
-            if id(environment) not in self._queues:
-                self._start(environment)
-            self._queues[id(environment)][1].put((future, function))
-        return future
-
-    def on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """Runs a coroutine on the loop of all async methods."""
-        with self._lock:
-            try:
-                self._check_open()
-            except ClosedError:
-                coroutine.close()  # nobody will await it
-                raise
-            return self._loop.start(coroutine)
+            if self._closed:
+                raise ClosedError("the environments were closed: make new ones with environments(factory).")
+            if call.asynchronous:
+                return self._loop.start(call.awaited_on_loop())
+            if not self._begun:
+                threading.Thread(target=_run_jobs, args=(self._queue,), name=self._name, daemon=True).start()
+                self._begun = True
+            future: Future[Any] = Future()
+            self._queue.put((future, call))
+            return future
 
     def close(self) -> None:
-        """Ends the threads and the loop; what a thread runs is left behind."""
+        """Refuses further calls, and ends the thread; what it runs is left behind."""
         with self._lock:
             self._closed = True
-            for _, queue in list(self._queues.values()):
-                queue.put(None)
-        self._loop.close()
-        self._queues.clear()
+        self.end()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the environments were closed: make new ones with environments(factory).")
-
-    def warn_left_behind(self, call: EnvironmentCall) -> None:
-        """Says once that a thread can't be stopped."""
-        if not self._warned:
-            self._warned = True
-            warn(
-                f"a call of the environment's {call.name} ran past its timeout of {call.timeout:g} s and can't be stopped. "
-                "Until it returns, every call of that instance fails, and a new instance takes its place. Give what it "
-                "waits for a timeout of its own. (Said once.)"
-            )
-
-    def _start(self, environment: object) -> None:
-        queue: SimpleQueue[_Job | None] = SimpleQueue()
-        key, queues = id(environment), self._queues
-
-        def gone(_: object) -> None:  # maybe in the middle of anything: it takes no lock
-            queues.pop(key, None)
-            queue.put(None)
-
-        try:
-            reference: object = weakref.ref(environment, gone)
-        except TypeError:  # a class with __slots__
-            reference = environment
-        self._queues[key] = reference, queue
-        name = f"guerdon environment {type(environment).__name__}"
-        threading.Thread(target=_run_jobs, args=(queue,), name=name, daemon=True).start()
+    def end(self) -> None:
+        """Ends the thread. Takes no lock: it is called where garbage is collected."""
+        self._queue.put(None)
 
 
 class EnvironmentCall(LocalCall):
@@ -134,8 +93,7 @@ class EnvironmentCall(LocalCall):
 
     def __init__(
         self,
-        threads: EnvironmentThreads,
-        environment: object,
+        thread: EnvironmentThread,
         name: str,
         timeout: float,
         function: Callable[..., Any],
@@ -145,21 +103,10 @@ class EnvironmentCall(LocalCall):
         keep: bool = False,
     ) -> None:
         super().__init__(function, args, kwargs, keep=keep)
-        self.environment = environment
         self.name = name
         self.timeout = timeout
-        self._threads = threads
-        self._async = is_async(function)
-
-    @property
-    def returned(self) -> bool:
-        """Returns whether the user's code has returned, or never started and won't any more."""
-        return self.over or (not self.begun and self.given_up)
-
-    @property
-    def stuck(self) -> bool:
-        """Returns whether the user's code runs on although nobody waits for it."""
-        return self.given_up and self.begun and not self.over
+        self.asynchronous = is_async(function)
+        self._thread = thread
 
     async def awaited(self) -> float:
         """Runs the call where it belongs. Only one that may be tried again raises."""
@@ -173,38 +120,52 @@ class EnvironmentCall(LocalCall):
             raise ToolError(reason_of(self.error), Status.ERROR)
         return 1.0
 
-    async def _run_it(self) -> None:
-        self.begun = self.over = self.given_up = False
-        self._threads.open(self)
-        try:
-            if self._async:
-                future = self._threads.on_loop(self._awaited_on_loop())
-            else:
-                future = self._threads.submit(self.environment, self)
-            await asyncio.wrap_future(future)
-        finally:
-            self.given_up = True
-            if self.stuck and not self._async:
-                self._threads.warn_left_behind(self)
-            self._threads.forget_returned()
-
-    async def _awaited_on_loop(self) -> float:
+    async def awaited_on_loop(self) -> float:
+        """Runs an async method, on the loop of all of them."""
         try:
             return await super().awaited()
         except (SystemExit, KeyboardInterrupt) as error:  # either would end the loop of all methods
             raise RuntimeError(reason_of(error)) from None
 
+    async def _run_it(self) -> None:
+        self.given_up = False
+        try:
+            await asyncio.wrap_future(self._thread.start(self))
+        finally:
+            self.given_up = True
+            if self in self._thread.running and not self.asynchronous:
+                self._warn_left_behind()
+
+    @contextmanager
+    def _run(self) -> Iterator[None]:
+        self._thread.running.append(self)
+        try:
+            with super()._run():
+                yield
+        finally:
+            self._thread.running.remove(self)
+
     async def _stuck_in_another(self) -> ToolError | None:
         """The error for an environment that is stuck. Cancelled async calls get a moment to end."""
         until = time.monotonic() + _END_S
-        while stuck := [one for one in self._threads.running(self.environment) if one.stuck]:
-            if time.monotonic() > until or not all(one._async for one in stuck):
+        while stuck := [one for one in self._thread.running if one.given_up]:
+            if time.monotonic() > until or not all(one.asynchronous for one in stuck):
                 return ToolError(
                     f"the environment is stuck in {stuck[0].name}, which timed out and can't be stopped: its state is unknown",
                     Status.TIMEOUT,
                 )
             await asyncio.sleep(_POLL_S)
         return None
+
+    def _warn_left_behind(self) -> None:
+        """Says once a method that a thread can't be stopped."""
+        if self.name not in _warned:
+            _warned.add(self.name)
+            warn(
+                f"a call of the environment's {self.name} ran past its timeout of {self.timeout:g} s and can't be stopped. "
+                "Until it returns, every call of that instance fails, and a new instance takes its place. Give what it "
+                "waits for a timeout of its own. (Said once.)"
+            )
 
 
 def _run_jobs(queue: SimpleQueue[_Job | None]) -> None:

@@ -6,15 +6,17 @@ function.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, ToolError
 from guerdon.functions import reward
-from guerdon.integrations.trl.tool_calls.environments import REWARD, owner_of, owner_of_class, user_class_of
+from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, owner_of
 from guerdon.limits import Limit
+from guerdon.results.status import Status
 
 __all__ = ["use_reward_columns"]
 
@@ -22,62 +24,75 @@ __all__ = ["use_reward_columns"]
 _MAX_CONCURRENT = 128
 
 
-def use_reward_columns(trainer: Any) -> Dispatcher | None:
+def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) -> Dispatcher | None:
     """Puts columns of a dispatcher in place of the functions that a trainer made of ``get_reward``.
+
+    Args:
+        functions: All of the trainer's.
+        factories: Of its environments.
 
     Returns:
         The dispatcher; None if no environment has a reward of its own.
     """
     classes = {}
-    for index, function in enumerate(trainer.reward_funcs):
+    for index, function in enumerate(functions if factories else ()):
         kind = _environment_class_of(function)
         if kind is not None:
             classes[index] = kind
     if not classes:
         return None
-    dispatcher = _reward_dispatcher(list(classes.values()))
+    dispatcher = _reward_dispatcher(list(classes.values()), factories)
     for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
-        trainer.reward_funcs[index] = column
+        functions[index] = column
     return dispatcher
 
 
-def _reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
+def _reward_dispatcher(kinds: Sequence[type], factories: Sequence[Environments]) -> Dispatcher:
     """A dispatcher with the ``get_reward`` of each of these classes of environments.
+
+    Args:
+        factories: Those of the environments; each environment has the timeout of its own.
 
     Raises:
         RegistrationError: Two classes have one name.
     """
-    named: dict[str, type] = {}
-    for kind in kinds:
-        if (other := named.get(kind.__name__)) is not None:
-            same = user_class_of(other) is user_class_of(kind)
-            cure = "give them to one call, environments({...}), or derive a class for one" if same else "rename one"
+    names = [kind.__name__ for kind in kinds]
+    for name in names:
+        if names.count(name) > 1:
             raise RegistrationError(
-                f"two factories make environments of {'the class' if same else 'classes called'} {kind.__name__}, "
-                f"whose rewards would be two columns of that name: {cure}."
+                f"two factories make environments of classes called {name}, whose rewards would be two columns of that "
+                "name: rename one."
             )
-        named[kind.__name__] = kind
-    functions = []
-    for kind in kinds:
-        owner = owner_of_class(kind)
-        plain = user_class_of(kind)
-        timeout = None if owner is None else owner.timeout_of(REWARD)
-        limit = Limit(concurrency=_MAX_CONCURRENT)
-        functions.append(reward(_GetReward(plain), name=plain.__name__, timeout=timeout, limit=limit))
+    longest = max(factory.timeout_of(REWARD) for factory in factories)
+    limit = Limit(concurrency=_MAX_CONCURRENT)
+    functions = [reward(_GetReward(kind, longest), name=kind.__name__, timeout=longest, limit=limit) for kind in kinds]
     return Dispatcher(functions, workers=1)
 
 
 class _GetReward:
-    """``get_reward`` of one class of environments; abstains on others."""
+    """``get_reward`` of one class of environments; abstains on others.
 
-    def __init__(self, kind: type) -> None:
+    Args:
+        timeout: Of the column. Environments of a factory with a shorter one end by that.
+    """
+
+    def __init__(self, kind: type, timeout: float) -> None:
         self._kind = kind
+        self._timeout = timeout
 
     async def __call__(self, environment: Any) -> Any:
-        if user_class_of(type(environment)) is not self._kind:
+        if type(environment) is not self._kind:
             return None
         owner = owner_of(environment)
-        return environment.get_reward() if owner is None else await owner.reward(environment)
+        assert owner is not None  # the class is one of a factory's
+        own = owner.timeout_of(REWARD)
+        try:
+            async with asyncio.timeout(own if own < self._timeout else None) as bound:
+                return await owner.reward(environment)
+        except TimeoutError:
+            if bound.expired():
+                raise ToolError(f"get_reward took longer than {own:g} s", Status.TIMEOUT) from None
+            raise
 
 
 def _environment_class_of(function: Any) -> type | None:

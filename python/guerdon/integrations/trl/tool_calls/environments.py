@@ -3,8 +3,10 @@
 An instance stays what its factory made; only its class becomes a subclass of the same name in which
 ``reset``, ``get_reward`` and the public methods (a trainer's tools) are proxies. A method that
 calls another one of its environment calls it directly; so do a thread that it started, and a
-finalizer. While a call that was given up still has an environment, every further call of it fails
-at once.
+finalizer, and so does a copy. While a call that was given up still has an environment, every
+further call of it fails at once.
+
+A class has one subclass, whichever factory makes instances: to a trainer it stays one class.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import functools
 import inspect
 import threading
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, overload
@@ -21,7 +24,8 @@ from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_async, name_of
 from guerdon._lanes.lane_threads import LaneThread
 from guerdon.errors import RegistrationError
-from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThreads
+from guerdon.integrations._event_loop_thread import EventLoopThread
+from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThread
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 from guerdon.limits import Limit
@@ -30,7 +34,6 @@ __all__ = ["Environments", "environments", "owner_of", "user_class_of"]
 
 Factory = Callable[[], object]
 
-_OWNER = "__guerdon_environments__"
 _USER_CLASS = "__guerdon_plain__"
 RESET: Final = "reset"
 REWARD: Final = "get_reward"
@@ -110,20 +113,14 @@ def environments(
     """
     options = _EnvironmentOptions(timeout, reset_timeout, reward_timeout, limit, retries, ordered)
     if isinstance(factory, Mapping):
-        classes = _DerivedClasses()
-        return {name: _environments(one, options, classes) for name, one in factory.items()}
+        return {name: _environments(one, options) for name, one in factory.items()}
     return _environments(factory, options)
 
 
 def owner_of(environment: object) -> Environments | None:
     """The `Environments` that made an environment; None if none did."""
-    return owner_of_class(type(environment))
-
-
-def owner_of_class(kind: type) -> Environments | None:
-    """The `Environments` that made a class of environments; None if none did."""
-    owner: Environments | None = getattr(kind, _OWNER, None)
-    return owner
+    made = _made.get(id(environment))
+    return None if made is None else made.owner
 
 
 def user_class_of(kind: type) -> type:
@@ -138,12 +135,23 @@ class ResetSource(Protocol):
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Any: ...
 
 
-class _DerivedClasses(dict[type, type]):
-    """The class with proxies of each class of environments. Factories that were given together have
-    one: under two names a class stays one class, and has one reward column."""
+@dataclass(frozen=True)
+class _MadeEnvironment:
+    """An environment that a factory made.
 
-    def __reduce__(self) -> tuple[type[_DerivedClasses], tuple[()]]:
-        return _DerivedClasses, ()
+    Attributes:
+        reference: Weak, with a callback that ends the thread; the environment itself where there
+            can be no such reference (a class with ``__slots__``).
+    """
+
+    reference: object
+    owner: Environments
+    thread: EnvironmentThread
+
+
+# By identity: an environment may have no hash. Each is added by its factory, and dropped with it.
+_made: dict[int, _MadeEnvironment] = {}
+_classes_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -187,9 +195,7 @@ class Environments:
         self.__name__ = name_of(factory)
         self.reset_source: ResetSource | None = None
         self.counter = CallCounter()
-        self._lock = threading.Lock()
-        self._classes = _DerivedClasses()
-        self._threads = EnvironmentThreads()
+        self._loop = EventLoopThread("guerdon environments", patience=0.0)
         made = functools.partial(Executor, lane="asyncio", counter=self.counter)
         self._resets = made(RESET, timeout=options.reset_timeout, limit=options.limit, retries=options.retries)
         self._rewards = made(REWARD, timeout=options.reward_timeout)
@@ -197,20 +203,32 @@ class Environments:
 
     def __call__(self) -> object:
         environment = self._factory()
-        kind = type(environment)
         if owner_of(environment) is not None:
             return environment
-        with self._lock:
-            try:
-                if kind not in self._classes:
-                    self._classes.setdefault(kind, self._class_of(kind))
-                object.__setattr__(environment, "__class__", self._classes[kind])
-            except TypeError as error:
-                raise RegistrationError(
-                    f"the methods of the environment {kind.__qualname__} can't run on the engine ({error}). Have the factory "
-                    "return an object of a class of your own, which a subclass can derive from."
-                ) from error
+        kind = type(environment)
+        try:
+            object.__setattr__(environment, "__class__", _class_with_proxies(kind))
+        except TypeError as error:
+            raise RegistrationError(
+                f"the methods of the environment {kind.__qualname__} can't run on the engine ({error}). Have the factory "
+                "return an object of a class of your own, which a subclass can derive from."
+            ) from error
+        self._remember(environment)
         return environment
+
+    def _remember(self, environment: object) -> None:
+        key = id(environment)
+        thread = EnvironmentThread(f"guerdon environment {type(environment).__name__}", self._loop)
+
+        def gone(_: object) -> None:  # maybe in the middle of anything: it takes no lock
+            _made.pop(key, None)
+            thread.end()
+
+        try:
+            reference: object = weakref.ref(environment, gone)
+        except TypeError:
+            reference = environment
+        _made[key] = _MadeEnvironment(reference, self, thread)
 
     def stats(self) -> dict[str, CallCount]:
         """By method: calls, how many failed, how many timed out, and the seconds they ran."""
@@ -224,7 +242,12 @@ class Environments:
         """Ends the threads and the loop; calls in flight are cancelled."""
         for executor in (self._resets, self._rewards, self._methods):
             executor.close()
-        self._threads.close()
+        for key, made in list(_made.items()):
+            if made.owner is self:
+                made.thread.close()
+                if not isinstance(made.reference, weakref.ref):
+                    del _made[key]
+        self._loop.close()
 
     def start(
         self, environment: object, method: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -248,72 +271,68 @@ class Environments:
 
     def busy(self, environment: object) -> bool:
         """Returns whether a call of this environment runs now."""
-        return bool(self._threads.running(environment))
+        return bool(_made[id(environment)].thread.running)
 
     def _call(
         self, environment: object, method: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> EnvironmentCall:
         bound = types.MethodType(function, environment)
         name = f"{user_class_of(type(environment)).__qualname__}.{method}"
-        timeout, again = self.timeout_of(method), method == RESET
-        return EnvironmentCall(self._threads, environment, name, timeout, bound, args, kwargs, keep=again)
+        thread, again = _made[id(environment)].thread, method == RESET
+        return EnvironmentCall(thread, name, self.timeout_of(method), bound, args, kwargs, keep=again)
 
-    def _class_of(self, kind: type) -> type:
+    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions]]:
+        return _environments, (self._factory, self._options)
+
+
+def _environments(factory: Factory, options: _EnvironmentOptions) -> Environments:
+    return factory if isinstance(factory, Environments) else Environments(factory, options)
+
+
+def _class_with_proxies(kind: type) -> type:
+    """The subclass of a class of environments; made once, and known by the class itself."""
+    with _classes_lock:
+        derived: list[type] = type.__subclasses__(kind)
+        for one in derived:
+            if user_class_of(one) is kind:
+                return one
         body: dict[str, Any] = {
             "__slots__": (),
             "__module__": kind.__module__,
             "__qualname__": kind.__qualname__,
             "__doc__": kind.__doc__,
             _USER_CLASS: kind,
-            _OWNER: self,
         }
         for name, function in inspect.getmembers(kind, predicate=inspect.isfunction):
             static = isinstance(inspect.getattr_static(kind, name), staticmethod)
             if not static and (name == RESET or not name.startswith("_")):
-                body[name] = self._method(name, function)
+                body[name] = _proxy(name, function)
         return types.new_class(kind.__name__, (kind,), {}, lambda namespace: namespace.update(body))
 
-    def _method(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def launch(environment: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            if name == RESET and self.reset_source is not None and not args:
-                return self.reset_source.reset(environment, kwargs)
-            return self.start(environment, name, function, args, kwargs)
 
-        def waited_for(environment: object) -> bool:
-            if name == RESET and self.reset_source is not None:
-                return False  # a trainer asks, on whatever thread, for a reset that may run already
-            return self._waited_for(environment)
+def _proxy(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def launch(environment: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        owner = _made[id(environment)].owner
+        if name == RESET and owner.reset_source is not None and not args:
+            return owner.reset_source.reset(environment, kwargs)
+        return owner.start(environment, name, function, args, kwargs)
 
-        asynchronous = name != RESET and is_async(function)
-        return make_proxy(
-            function,
-            name,
-            launch,
-            function,
-            self.counter,
-            asynchronous=asynchronous,
-            method=True,
-            waited_for=waited_for,
-        )
+    def waited_for(environment: object) -> bool:
+        made = _made.get(id(environment))
+        if made is None:  # a copy
+            return True
+        if name == RESET and made.owner.reset_source is not None:
+            return False  # a trainer asks, on whatever thread, for a reset that may run already
+        return not asynchronous and _runs_for(made.thread)
 
-    def _waited_for(self, environment: object) -> bool:
-        """Returns whether a thread that the environment started calls it while a method runs. That
-        method may wait for the call, and has the environment's thread."""
-        thread = threading.current_thread()
-        if thread is threading.main_thread() or isinstance(thread, (LaneThread, threading._DummyThread)):
-            return False
-        return any(not call.stuck for call in self._threads.running(environment))
-
-    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions, _DerivedClasses]]:
-        return _environments, (self._factory, self._options, self._classes)
+    asynchronous = name != RESET and is_async(function)
+    return make_proxy(function, name, launch, function, asynchronous=asynchronous, method=True, waited_for=waited_for)
 
 
-def _environments(
-    factory: Factory, options: _EnvironmentOptions, classes: _DerivedClasses | None = None
-) -> Environments:
-    if isinstance(factory, Environments):
-        return factory
-    made = Environments(factory, options)
-    if classes is not None:
-        made._classes = classes
-    return made
+def _runs_for(thread: EnvironmentThread) -> bool:
+    """Returns whether a thread that an environment started calls it while a method runs. That
+    method may wait for the call, and has the environment's thread."""
+    current = threading.current_thread()
+    if current is threading.main_thread() or isinstance(current, (LaneThread, threading._DummyThread)):
+        return False
+    return any(not call.given_up for call in thread.running)

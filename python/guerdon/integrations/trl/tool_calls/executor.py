@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import base64
 import inspect
+import operator
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from guerdon._batch.pending import PendingBatch
 from guerdon.dispatcher import Dispatcher
@@ -51,8 +52,6 @@ class LocalCall:
 
     Attributes:
         keep: Whether it may be called again after it failed.
-        begun: Whether the user's code started; written by the thread or task that runs it.
-        over: Whether it returned; written last, by the same.
         given_up: Whether nobody waits for it any more.
         attempted: Whether the engine has called it.
         timed_out: Whether the engine has called it again, which it does after a timeout alone.
@@ -64,8 +63,6 @@ class LocalCall:
     keep: bool = False
     value: Any = None
     error: Exception | None = None
-    begun: bool = False
-    over: bool = False
     given_up: bool = False
     attempted: bool = False
     timed_out: bool = False
@@ -83,7 +80,6 @@ class LocalCall:
 
     @contextmanager
     def _run(self) -> Iterator[None]:
-        self.begun = True
         token = _in_tool_call.set(True)
         again = self.keep
         try:
@@ -95,7 +91,6 @@ class LocalCall:
             _in_tool_call.reset(token)
             if not again:  # the engine holds the call longer than it needs these
                 self.function, self.args, self.kwargs = _no_function, (), {}
-            self.over = True
 
     def take_result(self) -> tuple[Any, Exception | None]:
         """Returns its result. Not kept: the engine holds the call, and an exception its waiter's
@@ -157,8 +152,7 @@ class WorkerFunctions:
         return {"score": 1.0, "object": packed, "text": _text(value) if packed is None else None}
 
 
-@dataclass
-class CallCount:
+class CallCount(NamedTuple):
     """Calls of one function: how many, how many failed or timed out, and the seconds they ran."""
 
     calls: int = 0
@@ -175,17 +169,14 @@ class CallCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, name: str, status: Status, failed: bool, run_s: float) -> None:
+        one = (1, failed, status == Status.TIMEOUT, run_s)
         with self._lock:
-            count = self._counts.setdefault(name, CallCount())
-            count.calls += 1
-            count.failed += failed
-            count.timeouts += status == Status.TIMEOUT
-            count.run_s += run_s
+            self._counts[name] = CallCount(*map(operator.add, self._counts.get(name, CallCount()), one))
 
     def counts(self) -> dict[str, CallCount]:
         """All that was counted until now."""
         with self._lock:
-            return {name: CallCount(**vars(count)) for name, count in self._counts.items()}
+            return dict(self._counts)
 
 
 class PendingCall:

@@ -19,13 +19,12 @@ from inspect import Parameter, Signature
 from typing import Any, Final, Protocol
 
 from guerdon._functions.callables import innermost
-from guerdon.integrations.trl.tool_calls.executor import CallCounter, PendingCall, in_tool_call
+from guerdon.integrations.trl.tool_calls.executor import PendingCall, in_tool_call
 
-__all__ = ["Launcher", "counter_of", "launcher_of", "make_proxy"]
+__all__ = ["Launcher", "launcher_of", "make_proxy"]
 
 _FINALIZE: Final = weakref.finalize.__call__.__code__
 _LAUNCH = "__guerdon_launch__"
-_COUNTER = "__guerdon_tally__"
 
 
 class Launcher(Protocol):
@@ -41,17 +40,11 @@ def launcher_of(tool: Callable[..., Any]) -> Launcher | None:
     return None if launch is None else functools.partial(launch, getattr(tool, "__self__"))  # noqa: B009 - a function, to mypy, has none
 
 
-def counter_of(tool: Callable[..., Any]) -> CallCounter | None:
-    """Returns the counter of a proxy's calls; None if `tool` is not a proxy."""
-    return getattr(getattr(tool, "__func__", None), _COUNTER, None)
-
-
 def make_proxy(
     original: Callable[..., Any],
     name: str,
     launch: Callable[[Any, tuple[Any, ...], Mapping[str, Any]], PendingCall],
     direct: Callable[..., Any],
-    counter: CallCounter,
     *,
     asynchronous: bool,
     method: bool,
@@ -64,15 +57,14 @@ def make_proxy(
             parameter is dropped too.
         launch: Starts a call: the object, positional arguments, keywords.
         direct: What code that runs on the engine already calls instead, with the object first.
-        counter: Where its calls are counted.
         asynchronous: Whether it is a coroutine function.
-        waited_for: Whether this thread's call has to be direct, as what runs there waits for it.
+        waited_for: Whether a call has to be direct, as what runs on the engine waits for it.
     """
     proxy: Callable[..., Any]
     if asynchronous:
 
         async def wait(this: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if in_tool_call() or _in_finalizer():
+            if in_tool_call() or _in_finalizer() or waited_for(this):
                 return await direct(this, *args, **kwargs)
             pending = await asyncio.get_running_loop().run_in_executor(None, launch, this, args, kwargs)
             return await pending.aresult()
@@ -96,7 +88,6 @@ def make_proxy(
     setattr(proxy, "__wrapped__", inner)  # noqa: B010 - string annotations are read in its globals
     setattr(proxy, "__signature__", signature)  # noqa: B010 - mypy knows no such attribute of a function
     setattr(proxy, _LAUNCH, launch)
-    setattr(proxy, _COUNTER, counter)
     return proxy
 
 

@@ -81,19 +81,14 @@ def tools(
         ...     ours[0].__name__, ours[0](a=1, b=2)
         ('add', 3)
     """
-    return Tools(functions, timeout=timeout, lane=lane, workers=workers)
+    return Tools(functions, timeout, lane, workers)
 
 
 class Tools(list[Callable[..., Any]]):
     """Return value of `tools`: a list of proxies of tools, which share their workers."""
 
     def __init__(
-        self,
-        functions: Iterable[Callable[..., Any]],
-        *,
-        timeout: float = 30.0,
-        lane: str | None = None,
-        workers: int | None = None,
+        self, functions: Iterable[Callable[..., Any]], timeout: float, lane: str | None, workers: int | None
     ) -> None:
         self._functions = _listed(functions)
         self._timeout = dispatcher_options.bound("timeout", timeout)
@@ -131,7 +126,7 @@ class Tools(list[Callable[..., Any]]):
         self.close()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild, (self._functions, {"timeout": self._timeout, "lane": self._lane, "workers": self._workers})
+        return Tools, (self._functions, self._timeout, self._lane, self._workers)
 
     def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a call of one of these tools."""
@@ -177,15 +172,8 @@ class Tool:
         self.lane = owner.lane_of(function)
         if self.lane == "process":
             _check_serializable(self.name, function)
-        made = make_proxy(
-            function,
-            self.name,
-            Tool.launch,
-            Tool.direct,
-            owner.counter,
-            asynchronous=self.lane == "asyncio",
-            method=False,
-        )
+        asynchronous = self.lane == "asyncio"
+        made = make_proxy(function, self.name, Tool.launch, Tool.direct, asynchronous=asynchronous, method=False)
         self.method = types.MethodType(made, self)
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
@@ -237,10 +225,6 @@ def _check_serializable(name: str, function: Callable[..., Any]) -> None:
         check_serializable(reward(WorkerFunctions([function]), name=name, lane="process").spec)
     except SerializationError as error:
         raise SerializationError(str(error).replace("reward function", "tool")) from None
-
-
-def _rebuild(functions: tuple[Callable[..., Any], ...], options: dict[str, Any]) -> Tools:
-    return Tools(functions, **options)
 
 
 def _tool_at(owner: Tools, number: int) -> Any:
