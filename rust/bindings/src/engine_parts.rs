@@ -88,8 +88,7 @@ impl Parts {
         let native = Arc::new(NativeLane::new(runtime, kernels, native_threads(workers.workers)));
         let composites = functions.iter().map(|config| config.compose.clone()).collect();
         let compose = Arc::new(ComposeLane::new(clock, composites));
-        let mut lanes: Vec<Arc<dyn Lane>> =
-            vec![own.threads.clone(), own.loops.clone(), http.clone(), native, compose];
+        let mut lanes: Vec<Arc<dyn Lane>> = vec![own.threads.clone(), own.loops.clone(), http.clone(), native, compose];
         let process = EngineProcess::default();
         let mut nodes = None;
         if core.iter().any(|function| function.lane == LaneKind::Process.index()) {
