@@ -207,7 +207,7 @@ def judge(
             "columns that the judge is to see, as in {completion}."
         )
     if fallback is not None:
-        return CompositeReward((judge, given), with_fallback(made.spec, fallback, asked_votes.count))
+        return CompositeReward((judge, given), with_fallback(made, fallback, asked_votes.count))
     if asked_votes.count == 1:
         return made
     if is_given(made, "pure", True):

@@ -87,16 +87,17 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
     return spec
 
 
-def with_fallback(judge: FunctionSpec, fallback: object, votes: int) -> FunctionSpec:
+def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpec:
     """The judge, and another function that is called where it fails.
 
     Raises:
         RegistrationError: They can't be combined.
     """
+    judge = made.spec
     wrong = f"reward function {judge.name!r}: "
     if votes != 1:
         raise RegistrationError(f"{wrong}fallback= with votes={votes}: a judge with a fallback is asked once.")
-    if is_given(judge.item, "pure", True):
+    if is_given(made, "pure", True):
         raise RegistrationError(f"{wrong}fallback= with pure=True, which is for functions by themselves.")
     second = member_spec(judge.name, "judge with a fallback", fallback)
     if second.name == judge.name:
