@@ -102,6 +102,9 @@ class RewardColumn:
         """
         given = self._by_name(lists, columns)
         given.update((name, values) for name, values in columns.items() if name not in _OWN or values is not None)
+        if "completions" not in given and "environments" in given:
+            # a reward that reads its environment alone, as TRL's own columns of `get_reward` do
+            given["completions"] = [""] * len(given["environments"])
         return self._collect(self._function, given)
 
     def _by_name(self, lists: tuple[Any, ...], columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,16 +47,25 @@ class Scored(LineGame):
 
 
 def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
-    """The rewards, weights and logs are those of plain TRL."""
+    """As in plain TRL: the rewards, weights and logs are the same; with timeouts alike or not."""
     data = rows(8).add_column("environment", ["left", "right"] * 4)
     both = dict.fromkeys(("left", "right"), Scored)
     plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", both, data=data)
-    mine = played(ours.GRPOTrainer, [away], tmp_path / "ours", both, data=data)
-    assert mine.reward_func_names == plain.reward_func_names == ["away", "Scored"]
-    assert rewards_of(mine) == rewards_of(plain)
-    assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
-    assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
-    assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
+    alike = {name: environments(Scored, timeout=5) for name in both}
+    apart = {name: environments(Scored, timeout=own) for name, own in zip(both, (5, 9), strict=True)}
+    for number, factories in enumerate((both, environments(both), alike, apart)):
+        mine = played(ours.GRPOTrainer, [away], tmp_path / f"ours{number}", factories, data=data)
+        assert mine.reward_func_names == plain.reward_func_names == ["away", "Scored"]
+        assert mine.reward_weights.tolist() == [1.0, 1.0]
+        assert len(mine.reward_processing_classes) == 2
+        assert rewards_of(mine) == rewards_of(plain)
+        assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
+        assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
+        assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
+    # As TRL's own suite calls the column: environments alone, one of another class.
+    lone = [Scored(), LineGame()]
+    lone[0].reset(goal=5, start=2)
+    assert mine.reward_funcs[-1](environments=lone) == plain.reward_funcs[-1](environments=lone)
 
 
 class Timed(LineGame):
