@@ -208,7 +208,6 @@ def test_metrics_and_a_journal_have_the_panel_alone(tmp_path: Path) -> None:
     both = panel([made("asyncio"), four()], reduce="mean", name="both")
     folder = tmp_path / "journal"
     with Dispatcher([both, reward(steady, lane="thread", name="plain")], metrics_port=0, journal=folder) as dispatcher:
-        reading.text(dispatcher)  # counts from now on
         for _ in range(2):
             dispatcher.score(completions=["2", "fields"])
         body = reading.text(dispatcher)
