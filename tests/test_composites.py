@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,15 @@ from tests.journal.written_rows import rows_of
 from tests.monitor import reading
 
 LANES = ("process", "thread", "asyncio", "stateful")
+# Lets calls on threads of this process go that hang: nothing else ends them.
+LET_GO = threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def let_go() -> Iterator[None]:
+    LET_GO.clear()
+    yield
+    LET_GO.set()
 
 
 def act(completion: str) -> Any:
@@ -56,7 +66,7 @@ def act(completion: str) -> Any:
 
 def in_turn(completion: str) -> Any:
     if completion == "hang":
-        time.sleep(100)
+        LET_GO.wait(100)
     return act(completion)
 
 
