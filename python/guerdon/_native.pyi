@@ -79,14 +79,14 @@ class CompoundConfig:
     def __new__(
         cls,
         kind: str,
-        members: Sequence[tuple[str, HttpConfig, int, Sequence[int]]],
-        rules: Sequence[tuple[float, int, int | None, tuple[object, ...] | None]],
+        members: Sequence[tuple[HttpConfig, Sequence[int]]],
+        rules: tuple[float, int, int | None, tuple[object, ...] | None],
         settings: Mapping[str, Any],
     ) -> CompoundConfig:
         """See `guerdon._lanes.http.compound`.
 
         Args:
-            members: Name, requests, which of the rules they obey, columns of the second sample.
+            members: Requests, and columns of the second sample.
             rules: Timeout in seconds, retries, requests in flight, limit.
             settings: Those of the kind.
 

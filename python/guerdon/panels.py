@@ -318,7 +318,7 @@ def rubric(
         plan = CompoundPlan.of("rubric", [(name, judges[0])], columns=len(texts))
     else:
         judges = [judge_of({key: text}) for key, text in texts.items()]
-        plan = CompoundPlan.of("criteria", list(zip(texts, judges, strict=True)), shared=True)
+        plan = CompoundPlan.of("criteria", list(zip(texts, judges, strict=True)))
     spec = judges[0].spec
     columns = [column for each in judges for column in each.spec.wants.required]
     in_order = {key: found[key] for key in texts}

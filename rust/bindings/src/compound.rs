@@ -9,10 +9,9 @@ use crate::http::HttpConfig;
 use crate::limit::LimitArg;
 use crate::words::{Seconds, Word, word};
 
-/// A member: its name, its requests, which of the rules they obey, and the columns that are those
-/// of the second sample of a comparison.
+/// A member: its requests, and the columns that are those of the second sample of a comparison.
 #[derive(FromPyObject)]
-struct MemberArg<'py>(String, PyRef<'py, HttpConfig>, usize, Vec<usize>);
+struct MemberArg<'py>(PyRef<'py, HttpConfig>, Vec<usize>);
 
 /// Rules for requests: timeout, retries, requests in flight, limit.
 #[derive(FromPyObject)]
@@ -69,12 +68,7 @@ fn unknown(what: &str, value: &str) -> PyErr {
 impl CompoundConfig {
     /// `settings` are those of the kind.
     #[new]
-    fn new(
-        kind: &str,
-        members: Vec<MemberArg<'_>>,
-        rules: Vec<RulesArg>,
-        settings: &Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
+    fn new(kind: &str, members: Vec<MemberArg<'_>>, rules: RulesArg, settings: &Bound<'_, PyAny>) -> PyResult<Self> {
         let kind = match kind {
             "criteria" => Compound::Criteria,
             "rubric" => Compound::Rubric(settings.get_item("columns")?.extract()?),
@@ -91,17 +85,11 @@ impl CompoundConfig {
             "cases" => Compound::Cases(settings.get_item("cases")?.extract::<CasesArg>()?.rules()),
             other => return Err(unknown("kind of calls", other)),
         };
-        let rules: Vec<Policy> = rules.into_iter().map(RulesArg::policy).collect();
-        let member = |MemberArg(name, http, rules, second): MemberArg<'_>| CompoundMember {
-            name,
-            request: http.function.clone(),
-            rules,
-            second,
-        };
+        let member = |MemberArg(http, second): MemberArg<'_>| CompoundMember { request: http.function.clone(), second };
         let members: Vec<CompoundMember> = members.into_iter().map(member).collect();
-        if members.is_empty() || members.iter().any(|member| member.rules >= rules.len()) {
-            return Err(PyValueError::new_err("members without rules"));
+        if members.is_empty() {
+            return Err(PyValueError::new_err("a function without members"));
         }
-        Ok(Self { function: CompoundFunction { kind, members, rules } })
+        Ok(Self { function: CompoundFunction { kind, members, rules: rules.policy() } })
     }
 }

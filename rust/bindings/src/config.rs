@@ -152,7 +152,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
             policy,
         };
         let compound = given.compound.map(|compound| match compound {
-            CompoundArg::Leads(config) => CompoundSpec::Leads(config.function.clone()),
+            CompoundArg::Leads(config) => CompoundSpec::Leads(Box::new(config.function.clone())),
             CompoundArg::Follows(leader, column) => CompoundSpec::Follows { leader, column },
         });
         let (memory_limit, max_output, environment) = (given.memory_limit, given.max_output, given.env);

@@ -1,7 +1,8 @@
 """Functions whose calls are several requests, as the engine takes them: criteria, comparisons,
 cases.
 
-- Each member has its own endpoint, key, limit and parser; a sample's columns are shared by all.
+- Members have one limit, key and fleet, and each its prompt and parser; a sample's columns are
+  shared by all.
 - A criterion of a rubric is a separate function, whose cells the requests of the first one fill.
 """
 
@@ -33,7 +34,7 @@ class Member:
     """Requests of one kind.
 
     Attributes:
-        name: As ``result.extra`` calls it.
+        name: That of its column.
         plan: How its requests look and are read; its body numbers the columns of all members.
         spec: The function that it was made from: its timeout, retries and limit hold.
         second: Of a comparison: the columns that are those of the second sample.
@@ -51,7 +52,7 @@ class CompoundPlan:
 
     Attributes:
         kind: ``"criteria"``, ``"rubric"``, ``"pairwise"`` or ``"cases"``.
-        members: Those that share a spec share its limit.
+        members: They share the spec of the first, its limit and its endpoints.
         fields: The columns of all of them, by number.
         settings: Those of the kind, for the engine's ``CompoundConfig``.
     """
@@ -62,14 +63,8 @@ class CompoundPlan:
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(
-        cls, kind: str, members: Sequence[tuple[str, HttpReward]], *, shared: bool = False, **settings: Any
-    ) -> CompoundPlan:
-        """The plan of these members, which keep their options.
-
-        Args:
-            shared: They have the same options, and one limit and endpoint.
-        """
+    def of(cls, kind: str, members: Sequence[tuple[str, HttpReward]], **settings: Any) -> CompoundPlan:
+        """The plan of these members, which have the same options, one limit and one fleet."""
         fields: list[Field] = []
         made = []
         first = members[0][1].spec
@@ -80,8 +75,7 @@ class CompoundPlan:
                 if field not in fields:
                     fields.append(field)
                 places.append(fields.index(field))
-            spec = first if shared else member.spec
-            made.append(Member(name, replace(plan, body=_renumbered(plan.body, places)), spec))
+            made.append(Member(name, replace(plan, body=_renumbered(plan.body, places)), first))
         return cls(kind, tuple(made), tuple(fields), settings)
 
     def config(self, function: str, *, key: bool = True, cap: SpendingCap | None = None) -> CompoundConfig:
@@ -96,17 +90,12 @@ class CompoundPlan:
         """
         from guerdon._native import CompoundConfig
 
-        specs = list(dict.fromkeys(member.spec for member in self.members))
-        tariffs = [spec.tariff(cap) for spec in specs]
-        rules = []
-        for spec in specs:
-            policy = spec.policy
-            rules.append((policy.timeout, policy.retries, spec.concurrency, native(policy.limit, "http")))
-        members = []
-        for member in self.members:
-            place = specs.index(member.spec)
-            requests = member.plan.config(function, key=key, tariff=tariffs[place])
-            members.append((member.name, requests, place, list(member.second)))
+        spec = self.members[0].spec
+        policy, tariff = spec.policy, spec.tariff(cap)
+        rules = policy.timeout, policy.retries, spec.concurrency, native(policy.limit, "http")
+        members = [
+            (member.plan.config(function, key=key, tariff=tariff), list(member.second)) for member in self.members
+        ]
         return CompoundConfig(self.kind, members, rules, self.settings)
 
     def native(self, function: str, positions: Mapping[str, int], cap: SpendingCap | None) -> CompoundConfig:

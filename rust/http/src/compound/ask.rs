@@ -101,7 +101,7 @@ impl<'a> Asker<'a> {
     pub async fn send(&self, member: usize, about: RequestSubject, made: &MadeBody<'_>) -> Result<Scores, Failure> {
         let queue = self.queue;
         let asked = queue.spec.members.get(member).ok_or_else(|| broken("there is no such member"))?;
-        let (rules, permits) = (&queue.spec.rules[asked.rules], &queue.permits[asked.rules]);
+        let (rules, permits) = (&queue.spec.rules, &queue.permits);
         let counted = self.counted(about);
         if let Some(reason) = counted.and_then(|tokens| permits.exceeds(tokens)) {
             return Err(broken(&reason));
@@ -130,7 +130,7 @@ impl<'a> Asker<'a> {
                     meter: &used.meter,
                     timeout,
                 };
-                let ended = self.unit.fleets[asked.rules].send(key, &request, timeout).await;
+                let ended = self.unit.fleet.send(key, &request, timeout).await;
                 self.trace(&in_flight.server, attempts.attempt(), started_ns, &ended);
                 ended
             };

@@ -15,15 +15,15 @@ pub struct CompoundFunction {
     pub kind: Compound,
     /// Members, at least one.
     pub members: Vec<CompoundMember>,
-    /// The rules for requests: timeout, retries, limit. Members that share an endpoint share them.
-    pub rules: Vec<Policy>,
+    /// The rules for all requests, which go to one fleet: timeout, retries, limit.
+    pub rules: Policy,
 }
 
 /// A function whose cells compound calls fill.
 #[derive(Clone, Debug)]
 pub enum CompoundSpec {
     /// It asks, and has the first column of the answers.
-    Leads(CompoundFunction),
+    Leads(Box<CompoundFunction>),
     /// Another asks; this is one of the columns of its answers.
     Follows { leader: FunctionId, column: usize },
 }
@@ -31,11 +31,7 @@ pub enum CompoundSpec {
 /// Requests of one kind.
 #[derive(Clone, Debug)]
 pub struct CompoundMember {
-    /// Name in `result.extra`.
-    pub name: String,
     pub request: HttpFunction,
-    /// Index of the rules for its requests.
-    pub rules: usize,
     /// Columns of a comparison's second sample.
     pub second: Vec<usize>,
 }

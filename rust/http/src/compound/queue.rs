@@ -39,8 +39,7 @@ pub struct CompoundQueue {
     pub limit: usize,
     pub clock: Clock,
     pub runtime: Handle,
-    /// One for each of the rules.
-    pub permits: Vec<Arc<PermitQueue>>,
+    pub permits: Arc<PermitQueue>,
     pub limit_listener: Arc<OnceLock<LimitListener>>,
     pub drive: Drive,
     /// Notified when nothing is left after `close`.
@@ -56,8 +55,8 @@ pub(super) struct CompoundState {
     /// Requests under way, for `dump()`.
     requests: BTreeMap<u64, RequestInFlight>,
     last: u64,
-    /// One for each of the rules; taken by `close`.
-    fleets: Option<Vec<Arc<Fleet>>>,
+    /// Taken by `close`.
+    fleet: Option<Arc<Fleet>>,
 }
 
 #[derive(Default)]
@@ -89,7 +88,7 @@ pub struct TakenUnit {
     /// Call that its requests belong to; those of one unit have a prefix in common.
     pub request_key: RequestKey,
     pub batch: Arc<Batch>,
-    pub fleets: Vec<Arc<Fleet>>,
+    pub fleet: Arc<Fleet>,
     stop: Arc<Notify>,
 }
 
@@ -137,14 +136,14 @@ impl Drop for RequestGuard<'_> {
 
 impl CompoundQueue {
     /// Returns an empty state.
-    pub(super) fn state(fleets: Vec<Arc<Fleet>>) -> Mutex<CompoundState> {
+    pub(super) fn state(fleet: Arc<Fleet>) -> Mutex<CompoundState> {
         Mutex::new(CompoundState {
             units: BTreeMap::new(),
             waiting: BTreeSet::new(),
             tasks: BTreeMap::new(),
             requests: BTreeMap::new(),
             last: 0,
-            fleets: Some(fleets),
+            fleet: Some(fleet),
         })
     }
 
@@ -160,7 +159,7 @@ impl CompoundQueue {
             let key = (batch.id(), first);
             let call = (frame_ref.clone(), index);
             let mut state = self.state.lock();
-            if state.fleets.is_none() {
+            if state.fleet.is_none() {
                 drop(state);
                 frame_ref.end(|_| {});
                 continue;
@@ -184,7 +183,7 @@ impl CompoundQueue {
     fn start(self: &Arc<Self>) {
         let begun: Vec<u64> = {
             let mut state = self.state.lock();
-            if state.fleets.is_none() {
+            if state.fleet.is_none() {
                 return;
             }
             let idle = state.tasks.values().filter(|task| task.unit.is_none()).count();
@@ -202,7 +201,7 @@ impl CompoundQueue {
             if let Some(task) = state.tasks.get_mut(&task) {
                 task.abort = Some(spawned.abort_handle());
             }
-            let closed = state.fleets.is_none();
+            let closed = state.fleet.is_none();
             drop(state);
             if closed {
                 spawned.abort(); // `close` did not know of it
@@ -213,13 +212,13 @@ impl CompoundQueue {
     /// The next unit, for a task.
     fn take(&self, task: u64) -> Option<TakenUnit> {
         loop {
-            let (key, leader, batch, fleets) = {
+            let (key, leader, batch, fleet) = {
                 let mut state = self.state.lock();
-                let fleets = state.fleets.clone()?;
+                let fleet = state.fleet.clone()?;
                 let key = state.waiting.pop_first()?;
                 let Some(unit) = state.units.get_mut(&key) else { continue };
                 unit.task = Some(task);
-                (key, unit.leader().cloned(), unit.batch.clone(), fleets)
+                (key, unit.leader().cloned(), unit.batch.clone(), fleet)
             };
             // Made without the lock: looking at a call takes its frame's.
             let Some(call) = leader.filter(|(frame_ref, index)| frame_ref.is_open(*index)) else {
@@ -235,7 +234,7 @@ impl CompoundQueue {
             let waiting = state.waiting.len();
             drop(state);
             let request_key = self.spec.kind.request_key(call.0.key(call.1, waiting));
-            return Some(TakenUnit { key, task, call, samples, request_key, batch, fleets, stop });
+            return Some(TakenUnit { key, task, call, samples, request_key, batch, fleet, stop });
         }
     }
 
@@ -339,8 +338,8 @@ impl CompoundQueue {
     }
 
     /// None once it is closed.
-    pub fn fleets(&self) -> Vec<Arc<Fleet>> {
-        self.state.lock().fleets.clone().unwrap_or_default()
+    pub fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.state.lock().fleet.clone()
     }
 
     pub fn is_busy(&self) -> bool {
@@ -369,12 +368,12 @@ impl CompoundQueue {
 
     /// Ends all requests and closes the connections.
     pub fn close(&self) {
-        let (units, tasks, fleets) = {
+        let (units, tasks, fleet) = {
             let mut state = self.state.lock();
             let tasks: Vec<AbortHandle> = state.tasks.values().filter_map(|task| task.abort.clone()).collect();
             let waiting = std::mem::take(&mut state.waiting);
             let units: Vec<Unit> = waiting.iter().filter_map(|key| state.units.remove(key)).collect();
-            (units, tasks, state.fleets.take())
+            (units, tasks, state.fleet.take())
         };
         for task in tasks {
             task.abort();
@@ -382,7 +381,7 @@ impl CompoundQueue {
         for (frame_ref, _) in units.iter().flat_map(Unit::calls) {
             frame_ref.end(|_| {});
         }
-        drop(fleets);
+        drop(fleet);
     }
 
     pub fn is_gone(&self) -> bool {
@@ -392,7 +391,7 @@ impl CompoundQueue {
 
 impl CompoundState {
     fn is_gone(&self) -> bool {
-        self.fleets.is_none() && self.tasks.is_empty() && self.requests.is_empty()
+        self.fleet.is_none() && self.tasks.is_empty() && self.requests.is_empty()
     }
 
     fn is_busy(&self) -> bool {

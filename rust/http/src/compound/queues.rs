@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
-use guerdon_core::function::{FunctionId, Policy};
+use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::limits::{Limit, LimitWarning, Limiter, Rules};
 use tokio::runtime::Handle;
@@ -43,14 +43,12 @@ pub fn requests(specs: &[Option<CompoundSpec>], concurrency: usize) -> impl Iter
         Some(CompoundSpec::Leads(spec)) => Some(spec),
         Some(CompoundSpec::Follows { .. }) | None => None,
     });
-    leaders.flat_map(move |spec| {
-        // Members with the same rules share their fleet.
-        let first = |rules: usize| spec.members.iter().find(move |one| one.rules == rules);
-        let of = move |(rules, policy): (usize, &Policy)| {
-            Some((&first(rules)?.request, policy.concurrency.unwrap_or(concurrency)))
-        };
-        spec.rules.iter().enumerate().filter_map(of)
-    })
+    leaders.filter_map(move |spec| request(spec, concurrency))
+}
+
+/// A request of a compound function, whose members share its fleet, and how many may be in flight.
+fn request(spec: &CompoundFunction, concurrency: usize) -> Option<(&HttpFunction, usize)> {
+    Some((&spec.members.first()?.request, spec.rules.concurrency.unwrap_or(concurrency)))
 }
 
 impl CompoundQueues {
@@ -64,9 +62,7 @@ impl CompoundQueues {
         let mut leaders = Vec::with_capacity(specs.len());
         for (function, spec) in specs.iter().enumerate() {
             leaders.push(match spec {
-                Some(CompoundSpec::Leads(spec)) => {
-                    Some(lead(spec, function, limits[function], parts, &limit_listener)?)
-                }
+                Some(CompoundSpec::Leads(spec)) => lead(spec, function, limits[function], parts, &limit_listener)?,
                 Some(CompoundSpec::Follows { .. }) | None => None,
             });
         }
@@ -105,13 +101,13 @@ impl CompoundQueues {
 
     /// All fleets; none of a queue that is closed.
     pub fn fleets(&self) -> impl Iterator<Item = Arc<Fleet>> {
-        self.queues().flat_map(|queue| queue.fleets())
+        self.queues().filter_map(|queue| queue.fleet())
     }
 
     /// The fleet of a function, which its members share; none once its queue is closed.
     pub fn fleet(&self, function: FunctionId) -> Option<Arc<Fleet>> {
         let (queue, _) = self.of.get(function)?.as_ref()?;
-        queue.fleets().into_iter().next()
+        queue.fleet()
     }
 
     pub fn in_flight(&self, now_ns: u64) -> impl Iterator<Item = (InFlightCall, String)> {
@@ -136,42 +132,31 @@ impl CompoundQueues {
     }
 }
 
+/// The queue of a function that sends requests; `None` without members.
 fn lead(
     spec: &CompoundFunction,
     function: FunctionId,
     limit: usize,
     parts: &LaneParts<'_>,
     limit_listener: &Arc<OnceLock<LimitListener>>,
-) -> Result<Arc<CompoundQueue>, EndpointError> {
-    let fleets = requests(&[Some(CompoundSpec::Leads(spec.clone()))], parts.concurrency)
-        .map(|(request, most)| {
-            Fleet::new(&request.endpoint, &request.fleet, most, parts.pools, parts.clock).map(Arc::new)
-        })
-        .collect::<Result<_, _>>()?;
+) -> Result<Option<Arc<CompoundQueue>>, EndpointError> {
+    let Some((request, most)) = request(spec, parts.concurrency) else { return Ok(None) };
+    let fleet = Fleet::new(&request.endpoint, &request.fleet, most, parts.pools, parts.clock)?;
+    // If there is no limit, requests have one for their concurrency.
+    let plain = Limit { rules: Rules { concurrency: Some(most), ..Rules::default() }, ..Limit::default() };
+    let limiters = Limiter::all(std::iter::once(spec.rules.limit.as_ref().or(Some(&plain))));
+    let Some(limiter) = limiters.into_iter().flatten().next() else { return Ok(None) };
     let queue = CompoundQueue {
         spec: spec.clone(),
         function,
         limit,
         clock: parts.clock,
         runtime: parts.runtime.clone(),
-        permits: permits(spec, parts),
+        permits: PermitQueue::new(limiter, parts.clock, parts.runtime.clone()),
         limit_listener: limit_listener.clone(),
         drive,
         gone: parts.gone.clone(),
-        state: CompoundQueue::state(fleets),
+        state: CompoundQueue::state(Arc::new(fleet)),
     };
-    Ok(Arc::new(queue))
-}
-
-/// A queue for the permits of each of a function's rules. If there is no limit, requests have one
-/// for their concurrency.
-fn permits(spec: &CompoundFunction, parts: &LaneParts<'_>) -> Vec<Arc<PermitQueue>> {
-    let limit = |rules: &Policy| {
-        let concurrency = Some(rules.concurrency.unwrap_or(parts.concurrency));
-        let plain = || Limit { rules: Rules { concurrency, ..Rules::default() }, ..Limit::default() };
-        rules.limit.clone().unwrap_or_else(plain)
-    };
-    let limits: Vec<Limit> = spec.rules.iter().map(limit).collect();
-    let limiters = Limiter::all(limits.iter().map(Some)).into_iter().flatten();
-    limiters.map(|limiter| PermitQueue::new(limiter, parts.clock, parts.runtime.clone())).collect()
+    Ok(Some(Arc::new(queue)))
 }

@@ -29,14 +29,9 @@ struct CompoundRig {
 
 impl CompoundRig {
     fn new(kind: Compound, requests: &[HttpFunction], rules: &Policy, columns: usize) -> Self {
-        let member = |(place, request): (usize, &HttpFunction)| CompoundMember {
-            name: format!("m{place}"),
-            request: request.clone(),
-            rules: 0,
-            second: Vec::new(),
-        };
-        let members = requests.iter().enumerate().map(member).collect();
-        let leads = CompoundSpec::Leads(CompoundFunction { kind, members, rules: vec![rules.clone()] });
+        let member = |request: &HttpFunction| CompoundMember { request: request.clone(), second: Vec::new() };
+        let members = requests.iter().map(member).collect();
+        let leads = CompoundSpec::Leads(Box::new(CompoundFunction { kind, members, rules: rules.clone() }));
         let follows = |column| Some(CompoundSpec::Follows { leader: 0, column });
         let compounds = std::iter::once(Some(leads)).chain((1..columns).map(follows)).collect();
         let function = |column: usize| Function {
