@@ -221,7 +221,7 @@ fn no_member_call_is_lost() {
                     2 => Act::Crash { after },
                     3 if ask.handed < 3 => Act::GiveBack,
                     4 => Act::Return { after, cells: vec![Cell::Abstained] },
-                    5..=7 => Act::Fail { after, failure: failure(FailureKind::Error) },
+                    5..=8 => Act::Fail { after, failure: failure(FailureKind::Error) },
                     9 => Act::Late { after, cells: vec![Cell::Value(7.0)] },
                     _ => Act::Return { after, cells: vec![Cell::Value(f64::from(random.u32(0..3)))] },
                 }

@@ -47,7 +47,7 @@ class Scored(LineGame):
 
 
 def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
-    """As in plain TRL: the rewards, weights and logs are the same; with timeouts alike or not."""
+    """The rewards, weights and logs are those of plain TRL, with timeouts alike or not."""
     data = rows(8).add_column("environment", ["left", "right"] * 4)
     both = dict.fromkeys(("left", "right"), Scored)
     plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", both, data=data)
@@ -62,7 +62,7 @@ def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
         assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
         assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
         assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
-    # As TRL's own suite calls the column: environments alone, one of another class.
+    # TRL's own suite calls the column with environments alone, one of another class.
     lone = [Scored(), LineGame()]
     lone[0].reset(goal=5, start=2)
     assert mine.reward_funcs[-1](environments=lone) == plain.reward_funcs[-1](environments=lone)
