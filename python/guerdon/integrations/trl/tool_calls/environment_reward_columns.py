@@ -14,7 +14,7 @@ from typing import Any
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import RegistrationError, ToolError
 from guerdon.functions import reward
-from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, owner_of
+from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, owner_of, user_class_of
 from guerdon.limits import Limit
 from guerdon.results.status import Status
 
@@ -81,10 +81,12 @@ class _GetReward:
         self._timeout = timeout
 
     async def __call__(self, environment: Any) -> Any:
-        if type(environment) is not self._kind:
+        if user_class_of(type(environment)) is not user_class_of(self._kind):
             return None
         owner = owner_of(environment)
-        assert owner is not None  # the class is one of a factory's
+        if owner is None:  # made by the caller and by no factory
+            value = await asyncio.to_thread(environment.get_reward)
+            return await value if inspect.isawaitable(value) else value
         own = owner.timeout_of(REWARD)
         try:
             async with asyncio.timeout(own if own < self._timeout else None) as bound:
