@@ -77,6 +77,19 @@ def test_nobody_waits_for_a_judge_that_is_down(second: Served) -> None:
     assert time.monotonic() - begun < 60, "a breaker without a fallback makes calls wait for five minutes"
 
 
+def test_batches_one_after_another_go_to_the_second_while_the_first_is_down(second: Served) -> None:
+    with Dispatcher([graded(f"http://127.0.0.1:{free_port()}", second, retries=0)]) as dispatcher:
+        for _ in range(4):
+            result = dispatcher.submit(completions=["three"] * 40).result(timeout=60)
+            assert result.rewards.ravel().tolist() == [5.0] * 40
+
+
+def test_equal_requests_are_made_once_with_a_fallback_too(second: Served) -> None:
+    with serving(lambda path, body: chat_completion("7")) as server:
+        assert scored(graded(server.url, second, temperature=0.0), ["same"] * 6).rewards.ravel().tolist() == [7.0] * 6
+        assert len(server.bodies) == 1
+
+
 def test_both_reasons_are_told_where_both_fail() -> None:
     with serving(lambda path, body: (400, {"error": path})) as server:
         function = judge(

@@ -172,11 +172,10 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
     }
     several = {name: each for name, each in fleets.items() if len(each) > 1}
     nodes = {node["name"]: (node["state"], node["calls"]) for node in engine.nodes()}
-    throttled = {
-        spec.name: (_endpoints(spec), seconds)
-        for spec, seconds in zip(specs, engine.limit_waits(), strict=True)
-        if seconds is not None and waiting[owners[spec.name]]
-    }
+    throttled: dict[str, tuple[str, float]] = {}
+    for spec, seconds in zip(specs, engine.limit_waits(), strict=True):
+        if seconds is not None and waiting[owners[spec.name]]:
+            throttled.setdefault(owners[spec.name], (_endpoints(spec), seconds))
     return Dump(calls, waiting, engine.worker_pids(), several, nodes, throttled)
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from guerdon._functions.spec import with_members
 from guerdon._system.units import bytes_text
 
 if TYPE_CHECKING:
@@ -30,14 +31,17 @@ def reward_costs(rewards: str) -> dict[str, Any]:
     from guerdon.profile.load_rewards import load
 
     with load(rewards) as dispatcher:
-        functions: list[dict[str, Any]] = [
-            {"name": spec.name, "lane": spec.lane, "start": None} for spec in dispatcher._specs
-        ]
+        # Of votes and panels, whose calls are those of their members, the members alone.
+        functions: dict[int, dict[str, Any]] = {
+            index: {"name": spec.name, "lane": spec.lane, "start": None}
+            for index, spec in enumerate(with_members(dispatcher._specs))
+            if spec.composition is None
+        }
         worker = _measured(dispatcher, functions) if sys.platform == "linux" else None
-    return {"rewards": rewards, "functions": functions, "worker": worker}
+    return {"rewards": rewards, "functions": list(functions.values()), "worker": worker}
 
 
-def _measured(dispatcher: Dispatcher, functions: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _measured(dispatcher: Dispatcher, functions: dict[int, dict[str, Any]]) -> dict[str, Any] | None:
     """Adds what loading each function costs; what a worker is, None without any."""
     setup = dispatcher._engine.worker_setup()
     if setup.functions is None:
@@ -69,7 +73,7 @@ def _measured(dispatcher: Dispatcher, functions: list[dict[str, Any]]) -> dict[s
             worker = found
         else:
             functions[index].update(found)
-    ours = [each for each in functions if each["lane"] == "process"]
+    ours = [each for each in functions.values() if each["lane"] == "process"]
     for each in ours:
         each["start"] = worker["start"] if worker is not None else None
     if worker is None:

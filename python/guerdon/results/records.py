@@ -62,8 +62,26 @@ def _items(path: str, items: Iterable[Sequence[Any]]) -> Iterator[tuple[Any, ...
     for kind, *item in items:
         if kind == "member":
             yield from _items(f"{path}/{item[0]}", item[1])
+        elif kind == "votes":
+            yield from _votes(path, item[0])
         else:
             yield path, kind, *item
+
+
+def _votes(path: str, records: Iterable[Iterable[Sequence[Any]]]) -> Iterator[tuple[Any, ...]]:
+    """The items of several records of one sample: a list of the values of each name."""
+    lists: dict[str, dict[str, list[Any]]] = {"fields": {}, "extra": {}}
+    for _, kind, *item in (each for record in records for each in _items(path, record)):
+        if kind == "metric":
+            yield path, kind, *item
+        elif kind == "fields":
+            for key, value in item[0].items():
+                lists[kind].setdefault(key, []).append(value)
+        else:
+            lists["extra"].setdefault(str(item[0]), []).append(item[1])
+    yield path, "fields", lists["fields"]
+    for name, values in lists["extra"].items():
+        yield path, "extra", name, [values]
 
 
 def _column(columns: dict[str, list[Any]], name: str, samples: int) -> list[Any]:

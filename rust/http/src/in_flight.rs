@@ -78,7 +78,8 @@ impl InFlightFrame {
         let Some(frame) = inner.frame.as_ref() else { return RequestKey::default() };
         let sample = frame.first(call);
         let (batch, group, group_size) = frame.batch().alike(sample);
-        RequestKey { batch, group, sample, group_size, attempt: frame.attempt(call), waiting }
+        let own_batch = frame.batch().id();
+        RequestKey { batch, own_batch, group, sample, group_size, attempt: frame.attempt(call), waiting }
     }
 
     /// Leave for a second request of a call.

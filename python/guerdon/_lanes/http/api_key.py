@@ -83,6 +83,8 @@ class ApiKey:
         while requests.next():
             try:
                 key = self.function()
+                if isinstance(key, str):
+                    key.encode()
             except BaseException as error:  # the user's, SystemExit too: it is the request's error
                 requests.answer(None, f"it raised {reason_of(error)}")
                 continue

@@ -110,4 +110,5 @@ def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpe
     )
     composed = judge.composed(Composition("fallback", (judge.name, second.name), members, reduce="median", needed=1))
     columns = tuple(dict.fromkeys((*judge.wants.required, *second.wants.required)))
-    return replace(composed, wants=Wants(required=columns), pure=judge.cache is not None)
+    pure = judge.cache is not None or (judge.pure and second.pure and second.lane == "http")
+    return replace(composed, wants=Wants(required=columns), pure=pure)

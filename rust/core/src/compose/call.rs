@@ -163,7 +163,12 @@ impl Composite {
             let (failed, last) = (failures.len(), failures.last().cloned().unwrap_or_default());
             format!("{failed} of {votes} votes failed, and {} scores are needed; the last: {last}", self.rules.needed)
         };
-        let record = joined(call.ends().filter_map(|end| end.record.as_deref().and_then(items)));
+        let records: Vec<String> = call.ends().filter_map(|end| items(end.record.as_deref()?)).collect();
+        let record = match &records[..] {
+            [] => None,
+            [one] => Some(format!("[{one}]").into_bytes()),
+            all => Some(format!("[[\"votes\",[[{}]]]]", all.join("],[")).into_bytes()),
+        };
         (self.cell(&opinions, call, too_few), report, record)
     }
 

@@ -143,7 +143,7 @@ impl<M: Clone> Balancer<M> {
     }
 
     fn place(&mut self, now_ns: u64, key: &RequestKey, tried: &[EndpointId]) -> Option<usize> {
-        let call = (key.batch, key.sample);
+        let call = (key.own_batch, key.sample);
         let failed = if key.attempt > 1 { self.failed.get(&call).cloned().unwrap_or_default() } else { Vec::new() };
         let states: Vec<Availability> = self.entries.iter().map(|entry| entry.health.availability(now_ns)).collect();
         let untried = |place: usize| !tried.contains(&self.entries[place].id);
@@ -222,7 +222,7 @@ impl<M: Clone> Balancer<M> {
 
     /// A request ended at an endpoint; nothing happens where that has left the list.
     pub fn end(&mut self, id: EndpointId, sent: SentAt, key: &RequestKey, ended: RequestEnd, now_ns: u64, random: f64) {
-        let call = (key.batch, key.sample);
+        let call = (key.own_batch, key.sample);
         let several = self.entries.len() > 1;
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
             entry.health.end(sent, ended, key.attempt > 1, now_ns, random);

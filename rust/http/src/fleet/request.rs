@@ -15,6 +15,8 @@ use crate::fleet::member::Member;
 pub struct RequestKey {
     /// The number of the batch; of gathered samples that of the first, as below.
     pub batch: u64,
+    /// The number of the call's own batch, which differs for calls of a hidden function.
+    pub own_batch: u64,
     /// The group of its samples, in the batch: they have a prefix in common.
     pub group: usize,
     /// The first sample.

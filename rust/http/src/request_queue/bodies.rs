@@ -51,7 +51,7 @@ impl Bodies {
     fn template(&self, key: RequestKey) -> Arc<BodyTemplate> {
         if key.attempt > 1
             && self.template.takes_repair()
-            && let Some(messages) = self.repairs.lock().get((key.batch, key.sample))
+            && let Some(messages) = self.repairs.lock().get((key.own_batch, key.sample))
         {
             return Arc::new(self.template.repaired(messages));
         }
@@ -71,7 +71,7 @@ impl Bodies {
             return;
         }
         if scored {
-            self.repairs.lock().remove((key.batch, key.sample));
+            self.repairs.lock().remove((key.own_batch, key.sample));
         } else if let Some(messages) = meter.repair()
             && let Some((batch, sample)) = frame_ref.place(call)
         {

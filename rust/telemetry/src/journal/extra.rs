@@ -80,7 +80,7 @@ enum ValueScope {
 }
 
 /// The names and values of a record: `[["metric", name, value], ["fields", {…}], [kind, name,
-/// value], ["member", name, record], …]`.
+/// value], ["member", name, record], ["votes", records], …]`.
 fn items(record: &Record) -> Vec<(String, Value, ValueScope)> {
     let Ok(items) = serde_json::from_slice::<Vec<Value>>(&record.json) else {
         // A number that JSON has no form for, or a lone surrogate: kept as it was recorded.
@@ -98,6 +98,7 @@ fn add_items(path: &str, items: Vec<Value>, named: &mut Vec<(String, Value, Valu
         let Value::Array(item) = item else { continue };
         let mut item = item.into_iter();
         match (item.next(), item.next(), item.next()) {
+            (Some(_), Some(Value::Array(records)), None) => add_votes(path, records, named),
             (Some(_), Some(Value::Object(fields)), None) => {
                 named.extend(
                     fields.into_iter().map(|(name, value)| (format!("{path}{name}"), value, ValueScope::First)),
@@ -112,6 +113,21 @@ fn add_items(path: &str, items: Vec<Value>, named: &mut Vec<(String, Value, Valu
             _ => {}
         }
     }
+}
+
+/// Adds the values of several records, in a list for each name.
+fn add_votes(path: &str, records: Vec<Value>, named: &mut Vec<(String, Value, ValueScope)>) {
+    let mut votes = Vec::new();
+    for record in records {
+        if let Value::Array(record) = record {
+            add_items(path, record, &mut votes);
+        }
+    }
+    let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for (name, value, _) in votes {
+        lists.entry(name).or_default().push(value);
+    }
+    named.extend(lists.into_iter().map(|(name, values)| (name, Value::Array(values), ValueScope::First)));
 }
 
 fn json(extra: Extra) -> Value {

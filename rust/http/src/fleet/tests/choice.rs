@@ -72,7 +72,7 @@ proptest! {
                 }
                 Step::Send { group, attempt } => {
                     sample += 1;
-                    let key = RequestKey { batch: 1, group, sample, group_size: 8, attempt, waiting: 0 };
+                    let key = RequestKey { batch: 1, own_batch: 1, group, sample, group_size: 8, attempt, waiting: 0 };
                     let before = balancer.entries().to_vec();
                     let several = before.len() > 1;
                     let up = |state| !matches!(state, Availability::Down(_));
@@ -98,7 +98,7 @@ proptest! {
         let mut balancer: Balancer<u8> = Balancer::new(usize::MAX, None);
         balancer.set((0..endpoints).map(|one| (one, 1.0)), u8::eq);
         for (sample, group) in groups.iter().enumerate() {
-            let key = RequestKey { batch: 1, group: *group, sample, group_size: 8, attempt: 1, waiting: 0 };
+            let key = RequestKey { batch: 1, own_batch: 1, group: *group, sample, group_size: 8, attempt: 1, waiting: 0 };
             balancer.choose(1, &key, &[]).unwrap();
             let bound = (1.25 * (sample + 1) as f64 / f64::from(endpoints)).ceil() as usize;
             for entry in balancer.entries() {
@@ -113,7 +113,7 @@ proptest! {
         let mut balancer: Balancer<u8> = Balancer::new(1 << 20, None);
         balancer.set((0..8).map(|one| (one, 1.0)), u8::eq);
         let ask = |balancer: &mut Balancer<u8>, group: usize| {
-            let key = RequestKey { batch: 1, group, sample: group, group_size: 8, attempt: 1, waiting: 1 << 20 };
+            let key = RequestKey { batch: 1, own_batch: 1, group, sample: group, group_size: 8, attempt: 1, waiting: 1 << 20 };
             let chosen = balancer.choose(1, &key, &[]).unwrap();
             balancer.end(chosen.id, chosen.sent, &key, RequestEnd::Answered, 2, 0.5);
             chosen.member

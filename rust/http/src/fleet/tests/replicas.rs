@@ -268,6 +268,7 @@ pub async fn score(
                 let place = loop {
                     let key = RequestKey {
                         batch: 1,
+                        own_batch: 1,
                         group: call / group_size,
                         sample: call,
                         group_size,
