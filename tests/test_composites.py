@@ -265,6 +265,46 @@ def test_no_more_votes_than_can_decide_within_the_limit() -> None:
     assert 1 < most <= 3
 
 
+def graded_text(completion: str) -> float:
+    return float(len(completion))
+
+
+def test_members_are_functions_of_lists_too() -> None:
+    def lengths(completions: list[str], **columns: Any) -> list[float]:
+        return [float(len(each)) for each in completions]
+
+    row = reward(lengths, rowwise=True, lane="thread", name="lengths")
+    with Dispatcher([panel([row, reward(graded_text, name="text")], reduce="mean")]) as dispatcher:
+        assert dispatcher.score(completions=["ab", "abcd"]).rewards.ravel().tolist() == [2.0, 4.0]
+
+
+def test_a_vote_that_can_not_be_read_is_asked_again_with_what_was_wrong() -> None:
+    def answer(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return chat_completion("no idea" if len(body["messages"]) == 1 else "7")
+
+    with serving(answer) as server:
+        voted = judge(
+            base_url=server.url, model="m", prompt="{completion}", votes=3, retries=1, temperature=0.7, name="voted"
+        )
+        with Dispatcher([voted]) as dispatcher:
+            result = dispatcher.score(completions=["x"])
+    assert result.rewards.item() == 7.0
+    assert result.extra["voted/votes"][0] == [7.0, 7.0]
+
+
+def test_records_of_votes_are_lists(tmp_path: Path) -> None:
+    async def graded(completion: str, log_extra: Any) -> dict[str, Any]:
+        log_extra("seen", completion)
+        return {"score": 1.0, "why": completion}
+
+    with Dispatcher([reward(graded, votes=3)], journal=tmp_path) as dispatcher:
+        result = dispatcher.score(completions=["a", "b"])
+    assert list(result.extra["graded/why"]) == [["a", "a"], ["b", "b"]]
+    assert list(result.extra["seen"]) == [["a", "a"], ["b", "b"]]
+    (row, _) = rows_of(tmp_path)
+    assert json.loads(row["extra"])["why"] == ["a", "a"]
+
+
 def test_a_failed_vote_has_its_own_retries() -> None:
     asked: list[str] = []
 

@@ -19,9 +19,8 @@ from guerdon._functions.cache_folder import Cache, checked_cache
 from guerdon._functions.conditions import RunIf, checked_run_if
 from guerdon._functions.options import Options, flag
 from guerdon._functions.policy import checked_policy
-from guerdon._functions.signature import Wants
 from guerdon._functions.spec import Composition, FunctionSpec
-from guerdon._lanes.http.composite import CompositeReward, member_spec
+from guerdon._lanes.http.composite import CompositeReward, member_spec, wants_of
 from guerdon._lanes.http.compound import CompoundPlan, CompoundReward, plan_of
 from guerdon._lanes.http.options import name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward
@@ -129,7 +128,7 @@ def panel(
             lane="compose",
             shape="sample",
             policy=checked_policy(name, options, "sample"),
-            wants=Wants(required=tuple(dict.fromkeys(column for spec in specs for column in spec.wants.required))),
+            wants=wants_of(specs),
             is_async=True,
             decorated=True,
             run_if=checked_run_if(name, run_if, otherwise),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from guerdon._functions.build import spec_of
 from guerdon._functions.reward_function import RewardFunction
-from guerdon._functions.signature import Wants
+from guerdon._functions.signature import SAMPLE_NAMES, Wants
 from guerdon._functions.spec import Composition, FunctionSpec
 from guerdon._functions.stateful import StatefulReward
 from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon.errors import RegistrationError
 
-__all__ = ["CompositeReward", "member_spec", "with_fallback"]
+__all__ = ["CompositeReward", "member_spec", "wants_of", "with_fallback"]
 
 
 class CompositeReward(HttpReward):
@@ -87,6 +88,13 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
     return spec
 
 
+def wants_of(members: Sequence[FunctionSpec]) -> Wants:
+    """The columns of all members. A function of whole lists (``rowwise=True``), whose columns have
+    other names, finds its own."""
+    columns = (each.wants.required for each in members if each.wants.reserved == SAMPLE_NAMES)
+    return Wants(required=tuple(dict.fromkeys(itertools.chain.from_iterable(columns))))
+
+
 def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpec:
     """The judge, and another function that is called where it fails.
 
@@ -109,6 +117,5 @@ def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpe
         second.as_member_of(judge.name, f"{judge.name}/{second.name}"),
     )
     composed = judge.composed(Composition("fallback", (judge.name, second.name), members, reduce="median", needed=1))
-    columns = tuple(dict.fromkeys((*judge.wants.required, *second.wants.required)))
     pure = judge.cache is not None or (judge.pure and second.pure and second.lane == "http")
-    return replace(composed, wants=Wants(required=columns), pure=pure)
+    return replace(composed, wants=wants_of([judge, second]), pure=pure)
