@@ -202,7 +202,6 @@ def code_reward(
         isolation=_one_of(name, "isolation", isolation, ("strict", "none")),
         memory_limit=max(_size(name, "memory_limit", memory_limit, _LEAST_MEMORY), made.least_memory),
         cpu_seconds=int(max(rules.timeout, COMPILE_S if made.compile else 0)) + 2,
-        file_size=max(FenceSpec.file_size, rules.max_output + 1),  # what it prints is a file
         processes=bool(made.compile) or made.starts_processes,
         execute=bool(made.command),
         readable=made.readable,

@@ -1,7 +1,7 @@
 """One run of a program that reads standard input and writes standard output.
 
 - Standard input is a file, as judges give it: programs ask for its size, map it, or read it again.
-  What it prints goes to files, too; one that prints more than it may is killed.
+- All that it prints is read while it runs, up to a limit; then it is killed.
 - When this returns, nothing of the program is left.
 """
 
@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,8 +25,7 @@ __all__ = ["STDIN", "ScriptRun", "run_script", "signal_name"]
 
 STDIN: Final = "/dev/stdin"
 """A program whose text has this opens its input by name."""
-# Between two looks at how much was printed; the limit on the size of a file holds at once.
-_LOOK_S: Final = 0.1
+_PIECE: Final = 1 << 16
 _MOST_STDERR: Final = 1 << 16
 
 
@@ -87,50 +85,18 @@ def run_script(
         mode: ``"script"``, ``"exec"`` for another program than Python's, or ``"build"`` for one
             that may start others.
     """
-    with contextlib.ExitStack() as files:
-        channel, theirs = map(files.enter_context, socket.socketpair())
-        out, err = _Printed(files), _Printed(files)
-        zygote.fork(mode, [_input(stdin, files), out.fd, err.fd, theirs.fileno()])
-        theirs.close()
-        stopped, late = "", False
-        ended = None
-        try:
-            # One that ends before it read this has its own exit status.
-            with contextlib.suppress(ChannelClosedError):
-                send(channel, encode(request), deadline.end)
-            channel.close()
-            if _has_ended(zygote, deadline, lambda: out.size() + err.size() > max_output):
-                ended = zygote.end(time.monotonic())
-            elif out.size() + err.size() <= max_output:
-                stopped, late = f"it did not end within {deadline.seconds:.2g} s", True
-        except TimeoutError:
-            stopped, late = f"it did not start within {deadline.seconds:.2g} s", True
-        finally:
-            if ended is None and zygote.running:
-                ended = zygote.end()
-        assert ended is not None  # it ended by itself, or was killed
-        if out.size() + err.size() > max_output:
-            stopped, late = f"it printed more than {max_output} bytes", False
-        return ScriptRun(
-            out.first(max_output), err.last(_MOST_STDERR), stopped, ended, late and ended.was_starved(deadline)
-        )
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as given:
+        channel, theirs = socket.socketpair()
+        ours.enter_context(channel)
+        given.enter_context(theirs)
+        child_in = _file(stdin, given)
+        (out, child_out), (err, child_err) = (_pipe(ours, given) for _ in range(2))
+        zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
+        given.close()
+        return _Conversation(zygote, out, err).to_end(channel, encode(request), deadline, max_output)
 
 
-def _has_ended(zygote: ProgramZygote, deadline: Deadline, printed_too_much: Callable[[], bool]) -> bool:
-    """Waits for the end of the program's process; False if that takes too long, or if it prints too
-    much."""
-    poll = select.poll()
-    poll.register(zygote.fileno(), select.POLLIN)
-    while not printed_too_much():
-        left = deadline.at - time.monotonic()
-        if left <= 0 and deadline.is_over(zygote.used):
-            return False
-        if zygote.ended or poll.poll(1000 * min(max(left, 0), _LOOK_S)):
-            return True
-    return False
-
-
-def _input(data: bytes, owner: contextlib.ExitStack) -> int:
+def _file(data: bytes, owner: contextlib.ExitStack) -> int:
     """A file in memory with this, that can only be read."""
     fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
     with open(fd, "wb") as file:
@@ -141,18 +107,80 @@ def _input(data: bytes, owner: contextlib.ExitStack) -> int:
     return read
 
 
-class _Printed:
-    """A file in memory that a program prints to."""
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe, whose ends belong to these."""
+    ends = os.pipe2(os.O_CLOEXEC)
+    reader.callback(os.close, ends[0])
+    writer.callback(os.close, ends[1])
+    return ends
 
-    def __init__(self, owner: contextlib.ExitStack) -> None:
-        self.fd = os.memfd_create("output", os.MFD_CLOEXEC)
-        owner.callback(os.close, self.fd)
 
-    def size(self) -> int:
-        return os.fstat(self.fd).st_size
+class _Conversation:
+    def __init__(self, zygote: ProgramZygote, out: int, err: int) -> None:
+        self._zygote = zygote
+        self._out, self._err = out, err
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._printed = 0
+        for fd in (out, err):
+            os.set_blocking(fd, False)
 
-    def first(self, most: int) -> bytes:
-        return os.pread(self.fd, min(self.size(), most), 0)
+    def to_end(self, channel: socket.socket, request: bytes, deadline: Deadline, most: int) -> ScriptRun:
+        stopped, late = "", False
+        ended = None
+        try:
+            # One that ends before it read this has its own exit status.
+            with contextlib.suppress(ChannelClosedError):
+                send(channel, request, deadline.end)
+            channel.close()
+            if self._talk(deadline, most):
+                ended = self._zygote.end(time.monotonic())
+            elif self._printed > most:
+                stopped = f"it printed more than {most} bytes"
+            else:
+                stopped, late = f"it did not end within {deadline.seconds:.2g} s", True
+        except TimeoutError:
+            stopped, late = f"it did not start within {deadline.seconds:.2g} s", True
+        finally:
+            if ended is None and self._zygote.running:
+                ended = self._zygote.end()
+        assert ended is not None  # it ended by itself, or was killed
+        self._read(self._out, self._stdout, most)
+        self._read(self._err, self._stderr, most)
+        if not stopped and self._printed > most:
+            stopped = f"it printed more than {most} bytes"
+        starved = late and ended.was_starved(deadline)
+        return ScriptRun(bytes(self._stdout), bytes(self._stderr[-_MOST_STDERR:]), stopped, ended, starved)
 
-    def last(self, most: int) -> bytes:
-        return os.pread(self.fd, most, max(self.size() - most, 0))
+    def _talk(self, deadline: Deadline, most: int) -> bool:
+        """Read until the program's process has ended; False if that takes too long, or if
+        it prints too much."""
+        poll = select.poll()
+        for fd in (self._out, self._err, self._zygote.fileno()):
+            poll.register(fd, select.POLLIN)
+        while True:
+            left = deadline.at - time.monotonic()
+            if self._printed > most or (left <= 0 and deadline.is_over(self._zygote.used)):
+                return False
+            if self._zygote.ended:
+                return True
+            if left <= 0:
+                continue
+            for fd, _ in poll.poll(left * 1000):
+                if fd == self._out or fd == self._err:
+                    if not self._read(fd, self._stdout if fd == self._out else self._stderr, most):
+                        poll.unregister(fd)
+                else:
+                    return True
+
+    def _read(self, fd: int, into: bytearray, most: int) -> bool:
+        """Reads the bytes that are there; False at the end of it."""
+        while self._printed <= most:
+            try:
+                piece = os.read(fd, _PIECE)
+            except BlockingIOError:
+                return True
+            if not piece:
+                return False
+            into += piece
+            self._printed += len(piece)
+        return True
