@@ -218,7 +218,6 @@ def test_rows_that_can_not_be_judged_have_no_score(tested: CodeReward, tests: st
     [
         "class Always:\n    def __eq__(self, other): return True\n    def __getattr__(self, name): return self\ndef f(x): return Always()",
         "def f(x):\n    x.clear()\n    return []",
-        "class Always:\n    def __eq__(self, other): return True\n    __lt__ = __gt__ = __sub__ = __add__ = __eq__\ndef f(x): return Always()",
     ],
 )
 def test_objects_of_a_program_and_its_arguments_decide_nothing(tested: CodeReward, program: str) -> None:

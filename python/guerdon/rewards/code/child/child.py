@@ -231,17 +231,13 @@ def _calls(request: dict[str, Any], mark: int) -> int:
 
 
 def _found(module: ModuleType, name: str) -> Any:
-    """The function ``name``, or the method of a class, or of an object of the class that is made
-    without arguments; one of ``Solution`` if there is no such function. None where there is nothing
-    of that name."""
+    """The function ``name``, or the method of a class that is made without arguments; one of
+    ``Solution`` if there is no such function. None where there is nothing of that name."""
     head, _, method = name.partition(".")
     found = module.__dict__.get(head)
     if found is None and not method and hasattr(module.__dict__.get("Solution"), name):
         found, method = module.__dict__["Solution"], name
-    if found is None or not method:
-        return found
-    of_class = isinstance(getattr(found, "__dict__", {}).get(method), (classmethod, staticmethod))
-    return getattr(found if of_class else found(), method, None)
+    return getattr(found(), method, None) if found is not None and method else found
 
 
 def _raised(error: BaseException) -> tuple[str, str]:

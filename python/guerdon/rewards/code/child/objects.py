@@ -5,9 +5,8 @@ Nothing here is trusted: it runs beside the program.
 
 from __future__ import annotations
 
-import builtins
 import operator
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -63,35 +62,19 @@ class Objects:
             kind = self._module.__dict__.get(args[0])
             kind = kind if isinstance(kind, type) else type(args[0], (), {})
             return object.__new__(kind)
-        act = _ACTS.get(name) or getattr(builtins, name, None) or getattr(operator, f"__{name}__")
-        return act(*args)
+        return _ACTS[name](*args)
 
 
-def _leave(one: Any, raised: list[str] | None) -> Any:
-    """Ends a ``with`` of the tests: an exception there is the builtin one of its name here."""
-    if raised is None:
-        return one.__exit__(None, None, None)
-    kind = getattr(builtins, raised[0], None)
-    kind = kind if isinstance(kind, type) and issubclass(kind, BaseException) else Exception
-    return one.__exit__(kind, kind(raised[1]), None)
-
-
-def _run(one: Coroutine[Any, Any, Any]) -> Any:
-    """Runs a coroutine on the one loop of this process: what waits for another has that loop."""
-    import asyncio
-
-    if not _loops:
-        _loops.append(asyncio.new_event_loop())
-    return _loops[0].run_until_complete(one)
-
-
-_loops: list[Any] = []
-# Of these names, beside builtins and operators.
 _ACTS: Final[dict[str, Callable[..., Any]]] = {
-    "enter": lambda one: one.__enter__(),
-    "exit": _leave,
-    "await": _run,
+    "getattr": getattr,
+    "setattr": setattr,
     "call": lambda one, args, kwargs: one(*args, **kwargs),
+    "iter": iter,
+    "next": next,
+    "len": len,
+    "getitem": operator.getitem,
+    "contains": operator.contains,
+    "list": list,
     "vars": lambda one: dict(vars(one)),
     "keep": _Kept,
     "value": lambda one: one,

@@ -21,7 +21,7 @@ from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, 
 from guerdon.rewards.code.trusted.check_collected import collected, outcomes, run_collected
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
-from guerdon.rewards.code.trusted.handles import OPERATORS, Exchange, Handle
+from guerdon.rewards.code.trusted.handles import Exchange, Handle
 
 __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 
@@ -92,7 +92,7 @@ class Program:
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
         """Call a function; with `in_place` its arguments are then as it left them."""
-        exchange = Exchange(self._ask, self.classes, made=name[:1].isupper() and "." not in name)
+        exchange = Exchange(self._ask, self.classes)
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
@@ -107,10 +107,7 @@ class Program:
         value = self._asked(f"#{act}", args, {})
         if act in ("new", "keep") and isinstance(value, Opaque):
             return Handle("", value.guerdon_number, self._ask)
-        if act in ("vars", "value"):
-            return value
-        made = any(isinstance(one, Handle) and one.guerdon_made for one in args)
-        return Exchange(self._ask, self.classes, made=made and act in OPERATORS).received(value)
+        return value if act in ("vars", "value") else Exchange(self._ask, self.classes).received(value)
 
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.stopped or self.lost is not None:
@@ -264,7 +261,7 @@ def _text_of(error: BaseException) -> str:
     text."""
     try:
         return str(error)
-    except BaseException:  # an object of the program, which hangs, has no text either
+    except Exception:
         return ", ".join(map(shown, error.args))
 
 

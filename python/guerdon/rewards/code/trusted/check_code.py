@@ -1,8 +1,8 @@
 """Requirements of test code on a program, decided from its text alone: a program can't change it.
 
 - A name that nothing defines is a function of the program, where the tests call it or pass it on.
-- ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it, or
-  of the class. A method that data have is called here, on data: ``name().upper()``.
+- ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it. A
+  method that data have is called here, on data: ``name().upper()``.
 - A standard module or a name of ``typing`` that the tests forgot to import is that one.
 - A call for its effect on its arguments, whose value is not used, is marked as such.
 - ``from solution import first`` is about the program; ``unittest`` and the like are not run here.
@@ -167,7 +167,7 @@ def _defined_once(tree: ast.AST) -> dict[str, ast.FunctionDef]:
 
 
 class _Methods(ast.NodeTransformer):
-    """``X().method`` and ``X.method`` become a name, ``X.method``, where nothing defines ``X``."""
+    """``X().method`` becomes a name, ``X.method``, where nothing defines ``X``."""
 
     def __init__(self, known: frozenset[str]) -> None:
         self.known = known
@@ -178,14 +178,10 @@ class _Methods(ast.NodeTransformer):
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id=made), args=[], keywords=[]), attr=attr):
                 is_object = made[:1].isupper() or attr not in _ATTRIBUTES
-            case ast.Attribute(value=ast.Name(id=made), attr=attr):
-                is_object = made[:1].isupper() and made not in _TYPES
-            case _:
-                return node
-        if is_object and "." not in made and made not in self.known:
-            name = f"{made}.{attr}"
-            self.found.add(name)
-            node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+                if is_object and "." not in made and made not in self.known:
+                    name = f"{made}.{attr}"
+                    self.found.add(name)
+                    node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
         return node
 
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import unittest
 from collections.abc import Callable, Iterator
@@ -56,21 +55,20 @@ def _is_collected(name: str, one: Any) -> bool:
 
 
 def _run_class(one: type) -> None:
-    getattr(one, "setUpClass" if issubclass(one, unittest.TestCase) else "setup_class", lambda: None)()
-    if issubclass(one, unittest.TestCase):
-        for test in unittest.defaultTestLoader.loadTestsFromTestCase(one):
-            with suppress(unittest.SkipTest), outcomes():
-                test.debug()
-        return
     names = [name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))]
+    of_unittest = issubclass(one, unittest.TestCase)
+    begin, end = ("setUp", "tearDown") if of_unittest else ("setup_method", "teardown_method")
+    getattr(one, "setUpClass" if of_unittest else "setup_class", lambda: None)()
     for name in sorted(names):
         for arguments in _parameters(getattr(one, name)):
-            case = one()
-            getattr(case, "setup_method", lambda: None)()
+            case = one(name) if of_unittest else one()
+            getattr(case, begin, lambda: None)()
             try:
                 _run(getattr(case, name), arguments)
             finally:
-                getattr(case, "teardown_method", lambda: None)()
+                getattr(case, end, lambda: None)()
+                if isinstance(case, unittest.TestCase):
+                    case.doCleanups()
 
 
 def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
@@ -85,9 +83,7 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
             "function check= that makes them"
         )
     with suppress(unittest.SkipTest), outcomes():
-        found = test(**arguments)
-        if inspect.iscoroutine(found):
-            asyncio.run(found)
+        test(**arguments)
 
 
 def _parameters(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:

@@ -1,29 +1,24 @@
 """Objects that tests and a program share.
 
-- An object of the program's own class is a `Handle` here: what tests ask of it is asked there.
-  Beside data it equals nothing: the program could have it equal whatever is expected.
+- An object of the program's own class is a `Handle` here: what tests ask of it is asked there. It
+  equals itself alone.
 - An object of a class that the tests or the prelude define (a ListNode) is made anew on the other
   side, with its attributes; classes of a program are never made here.
 """
 
 from __future__ import annotations
 
-import dis
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from guerdon.rewards.code.child.encoding import Opaque
-from guerdon.rewards.code.trusted.check_code import FILE
 
-__all__ = ["OPERATORS", "Exchange", "Handle", "holds_objects"]
+__all__ = ["Exchange", "Handle", "holds_objects"]
 
 Ask = Callable[[str, list[Any]], Any]
 """Has the program's process do something with an object."""
 _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
-_COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
-OPERATORS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
-"""Acts whose value is an object as their operands are."""
 
 
 def _asked(act: str) -> Any:
@@ -31,31 +26,15 @@ def _asked(act: str) -> Any:
     return lambda handle, *args: handle.guerdon_ask(act, [handle, *args])
 
 
-def _operator(act: str, *, reflected: bool = False) -> Any:
-    """An operator: of two objects of the program, or of data and one that the tests made."""
-
-    def asked(handle: Handle, other: object) -> Any:
-        if isinstance(other, Handle) or (handle.guerdon_made and act in OPERATORS):
-            return handle.guerdon_ask(act, [other, handle] if reflected else [handle, other])
-        return NotImplemented
-
-    return asked
-
-
 class Handle(Opaque):
-    """An object of the program.
+    """An object of the program."""
 
-    Attributes:
-        guerdon_made: The tests called a class for it: data may be added to it, say.
-    """
-
-    __slots__ = ("guerdon_ask", "guerdon_made")
+    __slots__ = ("guerdon_ask",)
     guerdon_ask: Ask
-    guerdon_made: bool
 
-    def __init__(self, kind: str, number: int, ask: Ask, *, made: bool = False) -> None:
-        for name, value in (("kind", kind), ("number", number), ("ask", ask), ("made", made)):
-            object.__setattr__(self, f"guerdon_{name}", value)
+    def __init__(self, kind: str, number: int, ask: Ask) -> None:
+        for name, value in (("guerdon_kind", kind), ("guerdon_number", number), ("guerdon_ask", ask)):
+            object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__name__":
@@ -71,59 +50,15 @@ class Handle(Opaque):
     __len__ = _asked("len")
     __getitem__ = _asked("getitem")
     __contains__ = _asked("contains")
-    __setitem__ = _asked("setitem")
-    __delitem__ = _asked("delitem")
-    __bool__ = _asked("bool")
-    __hash__ = _asked("hash")
-    __str__ = _asked("str")
-    __repr__ = _asked("repr")
-    __abs__ = _asked("abs")
-    __neg__ = _asked("neg")
-    __enter__ = _asked("enter")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> Any:
-        on_purpose = error is not None and _is_raised_on_purpose(error)
-        # The text of another may have what is expected.
-        raised = None if kind is None else [kind.__name__, str(error)] if on_purpose else ["Exception", ""]
-        return self.guerdon_ask("exit", [self, raised]) is True and on_purpose
+    def __bool__(self) -> bool:
+        return True
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and other.guerdon_number == self.guerdon_number
 
-for _name in (*_COMPARISONS, *OPERATORS):
-    setattr(Handle, f"__{_name}__", _operator(_name))
-for _name in OPERATORS:
-    setattr(Handle, f"__r{_name}__", _operator(_name, reflected=True))
-
-
-def _is_raised_on_purpose(error: BaseException) -> bool:
-    """Returns whether a ``raise`` of the tests raised it: a program silences no test that fails."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or isinstance(error, AssertionError) or trace.tb_frame.f_code.co_filename != FILE:
-        return False
-    return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
-
-
-class Coroutine(Handle):
-    """A coroutine of the program, which runs to its end there when it is awaited here."""
-
-    __slots__ = ()
-
-    def send(self, _: object) -> Any:
-        raise StopIteration(self.guerdon_ask("await", [self]))
-
-    def __next__(self) -> Any:  # asyncio takes it for `send(None)`
-        return self.send(None)
-
-    def throw(self, *error: Any) -> Any:
-        raise error[0]
-
-    def close(self) -> None:
-        """Nothing: it runs in the program's process alone."""
-
-    def __await__(self) -> Generator[None, None, Any]:
-        return self.guerdon_ask("await", [self])
-        yield
+    def __hash__(self) -> int:
+        return hash(self.guerdon_number)
 
 
 def holds_objects(value: object) -> bool:
@@ -138,9 +73,8 @@ def holds_objects(value: object) -> bool:
 class Exchange:
     """The values that go over in one call, and come back."""
 
-    def __init__(self, ask: Ask, classes: Mapping[str, type], *, made: bool = False) -> None:
+    def __init__(self, ask: Ask, classes: Mapping[str, type]) -> None:
         self._ask = ask
-        self._made = made  # what is received was made by the tests
         self._classes = classes
         self._there: dict[int, Handle] = {}  # by id of the object here
         self._here: dict[int, Any] = {}  # by number
@@ -193,7 +127,7 @@ class Exchange:
             return {key: self._received(one, waiting) for key, one in value.items()}
         if not isinstance(value, Opaque):
             return value
-        handle = value if isinstance(value, Handle) else self._handle(value)
+        handle = value if isinstance(value, Handle) else Handle(value.guerdon_kind, value.guerdon_number, self._ask)
         known = self._classes.get(handle.guerdon_kind)
         if known is None:
             return handle
@@ -202,10 +136,6 @@ class Exchange:
             self._here[handle.guerdon_number] = made
             waiting.append((made, handle))
         return self._here[handle.guerdon_number]
-
-    def _handle(self, value: Opaque) -> Handle:
-        kind = Coroutine if value.guerdon_kind == "coroutine" else Handle
-        return kind(value.guerdon_kind, value.guerdon_number, self._ask, made=self._made)
 
     def _fill(self, one: Any, handle: Handle, waiting: list[tuple[Any, Handle]]) -> None:
         for name, attribute in self._ask("vars", [handle]).items():
