@@ -6,6 +6,7 @@ A chunk is flushed once it is written.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +35,7 @@ class Output:
 
     def __init__(self, out: str | Path) -> None:
         path = Path(out)
-        if path.exists():
+        if os.path.lexists(path):
             raise DataError(f"{str(out)!r} is there already: choose another file for the new rewards.")
         if path.suffix.lower() not in (".jsonl", ".ndjson"):
             raise DataError(f"{str(out)!r}: the new rewards are written as JSONL. Give a name that ends in .jsonl.")

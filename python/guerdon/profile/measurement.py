@@ -209,7 +209,7 @@ def _scores(subject: Subject, cases: Sequence[Case], workers: int, size: int) ->
     try:
         return subject.score(cases, workers=workers, group=size)
     except OutOfTime as error:
-        return error.scores or [Score(None, Status.CANCELLED)] * len(cases)
+        return [*error.scores, *[Score(None, Status.CANCELLED)] * (len(cases) - len(error.scores))]
 
 
 def _add(found: Measurement, subject: Subject, cases: Sequence[Case], scores: Sequence[Score]) -> None:

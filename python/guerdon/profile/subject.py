@@ -62,7 +62,7 @@ _NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
 
 
 class OutOfTime(GuerdonError):
-    """The time of a profile is spent; `scores` are those of the samples that were in flight."""
+    """The time of a profile is spent; `scores` are those of the first samples."""
 
     def __init__(self, scores: Sequence[Score] = ()) -> None:
         super().__init__("the time of the profile is spent")
@@ -283,10 +283,15 @@ class Subject:
                         chunk
                     )
                     continue
-                scores = self._scored(dispatcher, chunk, group)
-                if self.batch and variant == "call" and all(score.status.failed for score in scores) and len(chunk) > 1:
-                    scores = self.score(chunk, variant="rowwise", seed=seed)  # whose fault it is
-                else:
+                try:
+                    scores = self._scored(dispatcher, chunk, group)
+                    failed = all(score.status.failed for score in scores)
+                    by_rows = self.batch and variant == "call" and failed and len(chunk) > 1
+                    if by_rows:
+                        scores = self.score(chunk, variant="rowwise", seed=seed)  # whose fault it is
+                except OutOfTime as error:
+                    raise OutOfTime([*found, *error.scores]) from None
+                if not by_rows:
                     # A call of many samples hangs once, not once for each.
                     shared = self.batch and variant == "call"
                     hanging = [each for each in zip(chunk, scores, strict=True) if each[1].status in HANGING]
@@ -444,4 +449,7 @@ def checked_rows(rows: object) -> tuple[Row, ...]:
         strange = next((name for name in row if not isinstance(name, str)), "")
         if strange != "":
             raise DataError(f"row {place} has a column named {strange!r}: names of columns are strings.")
+    missing = [place for place, row in enumerate(found) if row.get("completion") is None]
+    if 0 < len(missing) < len(found):
+        raise DataError(f"row {missing[0]} has no completion, and others have one: leave it out, or complete it.")
     return found
