@@ -70,7 +70,7 @@ def start_lanes(
 _TROUBLE: Final = {
     "breaker_open": (
         "reward function {place!r}: circuit breaker open after several failed requests in a row; last error: {why}. "
-        "Calls wait while a few requests try the endpoint: one, and twice as many with each answer. After five minutes "
+        "Calls without a fallback wait while a few requests try the endpoint: one, and twice as many with each answer. After five minutes "
         "without an answer, calls fail. Check that the server is up and its address is right."
     ),
     "hangs": (
