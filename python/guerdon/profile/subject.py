@@ -288,7 +288,8 @@ class Subject:
                     failed = all(score.status.failed for score in scores)
                     by_rows = self.batch and variant == "call" and failed and len(chunk) > 1
                     if by_rows:
-                        scores = self.score(chunk, variant="rowwise", seed=seed)  # whose fault it is
+                        # whose fault it is
+                        scores = self.score(chunk, variant="rowwise", seed=seed)
                 except OutOfTime as error:
                     raise OutOfTime([*found, *error.scores]) from None
                 if not by_rows:

@@ -318,7 +318,7 @@ impl SchedulerCore {
     /// Returns whether a batch has only calls that failed before, while another has others to try
     /// with.
     fn leaves_to_fresh(&self, works: &OpenBatches, batch: u64, function: FunctionId) -> bool {
-        // A batch has no queues of hidden functions, whose calls are in batches of their own.
+        // A batch has no queues of hidden functions, whose calls are in other batches.
         let fresh = |work: &Work| work.queues.get(function).is_some_and(|queue| queue.has_fresh(work.submitted()));
         self.tries_fresh(function) && !works.get(batch).is_some_and(fresh) && works.ready(function).any(fresh)
     }
