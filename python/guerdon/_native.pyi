@@ -115,7 +115,7 @@ class KeyRequests:
     def next(self) -> bool:
         """Waits for a request; False at the end."""
 
-    def answer(self, key: str | None, why: str = "") -> None:
+    def answer(self, key: str | None, why: str = ...) -> None:
         """Answers that request with a key, or with the reason why there is none."""
 
 @final
