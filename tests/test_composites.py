@@ -154,7 +154,7 @@ def test_the_ends_of_a_member_on_any_lane(lane: str, tmp_path: Path) -> None:
             assert result.extra["strict/odd/length"][list(acts).index("fields")] == 6
         if which == 2:
             assert result.extra["votes/votes"][0] == [6.0, 6.0], "two that agree decide"
-            assert result.extra["votes/length"][list(acts).index("fields")] == 6
+            assert result.extra["votes/length"][list(acts).index("fields")] == [6, 6]
 
 
 @pytest.mark.parametrize("lane", LANES)
