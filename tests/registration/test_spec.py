@@ -267,6 +267,7 @@ def test_a_config_says_all_to_the_engine() -> None:
         "compound": None,
         "compose": None,
         "member_of": None,
+        "has_fallback": False,
         "run_if": None,
         "pure": False,
         "cache": None,
