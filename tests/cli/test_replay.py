@@ -174,7 +174,7 @@ def test_steps_are_chosen_with_both_ends(guerdon: Command, journal: Path, mended
 def test_the_journal_itself_is_never_the_output(guerdon: Command, journal: Path, mended: Path) -> None:
     before = sorted((path.name, path.read_bytes()) for path in journal.iterdir())
     ended = guerdon.refused("replay", journal, mended, "-o", journal)
-    assert "is there already: choose another file for the new rewards" in ended
+    assert "can't be written: that is no file: it is a folder" in ended
     assert sorted((path.name, path.read_bytes()) for path in journal.iterdir()) == before
 
 

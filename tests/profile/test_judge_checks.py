@@ -182,7 +182,7 @@ def test_a_judge_that_is_throttled_is_not_clean() -> None:
             prompt="Rate: {completion}",
             temperature=None,
         )
-        facts = check_judge([asks.spec], ROWS, 20, None, 60.0)["judge"]
+        facts = facts_of(asks)["judge"]
     (finding,) = facts.findings
     assert (finding.check, finding.severity) == ("throttled", "warning")
     assert "put off 1 requests (429" in finding.message

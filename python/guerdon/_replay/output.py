@@ -35,13 +35,13 @@ class Output:
 
     def __init__(self, out: str | Path) -> None:
         path = Path(out)
-        if os.path.lexists(path):
+        if os.path.isfile(path):
             raise DataError(f"{str(out)!r} is there already: choose another file for the new rewards.")
-        if path.suffix.lower() not in (".jsonl", ".ndjson"):
-            raise DataError(f"{str(out)!r}: the new rewards are written as JSONL. Give a name that ends in .jsonl.")
-        why = why_no_file(path)
+        why = why_no_file(path) or ("a link to nothing stands there" if os.path.lexists(path) else None)
         if why is not None:
             raise DataError(f"{str(out)!r} can't be written: {why}.")
+        if path.suffix.lower() not in (".jsonl", ".ndjson"):
+            raise DataError(f"{str(out)!r}: the new rewards are written as JSONL. Give a name that ends in .jsonl.")
         self._file = path.open("xb")
 
     def write(self, chunk: Chunk, outcomes: Mapping[str, Outcomes]) -> None:

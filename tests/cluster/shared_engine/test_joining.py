@@ -21,7 +21,7 @@ import pytest
 
 from guerdon._lanes.remote.shared_engine import agent_process, greeting
 from guerdon._lanes.remote.shared_engine.agent_start import start
-from guerdon._lanes.remote.shared_engine.joining import Joined, join
+from guerdon._lanes.remote.shared_engine.joining import Membership, join
 from guerdon._lanes.remote.shared_engine.meeting import JoinError, Meeting
 from guerdon._lanes.remote.shared_engine.peer import Peer
 
@@ -79,7 +79,7 @@ def never() -> None:
     raise AssertionError("an engine was started")
 
 
-def joined(meeting: Meeting, start: Callable[[], object] = never, timeout: float = 5.0) -> Joined:
+def joined(meeting: Meeting, start: Callable[[], object] = never, timeout: float = 5.0) -> Membership:
     found = join(meeting, DIGEST, "rank 1", start, greeting_timeout=timeout)
     found.connection.close()
     with found.peer:
@@ -89,7 +89,7 @@ def joined(meeting: Meeting, start: Callable[[], object] = never, timeout: float
 
 def test_the_first_starts_it_and_the_others_connect(meeting: Meeting) -> None:
     started: list[FakeEngine] = []
-    results: list[Joined] = []
+    results: list[Membership] = []
 
     def start() -> None:
         time.sleep(0.05)

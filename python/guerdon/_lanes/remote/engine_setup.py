@@ -91,6 +91,7 @@ _OF_DRIVERS: Final = {
     "retries": 0,
     "on_failure": "nan",
     "pure": False,
+    "has_fallback": False,
     "anywhere": False,
 }
 
