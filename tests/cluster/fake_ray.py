@@ -199,7 +199,7 @@ class FakeEngine:
 
     def nodes(self) -> list[Any]:
         return [
-            SimpleNamespace(name=link.name, state="ready", slots=1, calls=self.calls.get(link.name, 0))
+            {"name": link.name, "state": "ready", "slots": 1, "calls": self.calls.get(link.name, 0)}
             for link in self.links
             if not link.closed
         ]
