@@ -6,7 +6,6 @@ names a row, an excerpt of the completion and the values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -22,7 +21,6 @@ __all__ = [
     "Finding",
     "Severity",
     "counted",
-    "exception_of",
     "excerpt",
     "first_line",
     "one_line",
@@ -134,12 +132,6 @@ def excerpt(completion: object, most: int = EXCERPT) -> str:
 def first_line(reason: str) -> str:
     """The first line of a reason, to be followed by a full stop."""
     return next((line.strip() for line in reason.splitlines() if line.strip()), "").removesuffix(".")
-
-
-def exception_of(reason: str) -> str:
-    """The name of the exception that a reason begins with."""
-    found = re.match(r"[\w.]+", reason)
-    return found[0].rpartition(".")[2] if found else ""
 
 
 def one_line(reason: str) -> str:

@@ -28,13 +28,24 @@ from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError, SerializationError
 from guerdon.functions import RewardFunction
-from guerdon.profile.finding import exception_of
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["MOST_HANGS", "Case", "Listed", "OutOfTime", "Row", "Score", "Subject", "Variant", "checked_rows", "text_of"]
+__all__ = [
+    "MOST_HANGS",
+    "Case",
+    "Listed",
+    "OutOfTime",
+    "Row",
+    "Score",
+    "Subject",
+    "Variant",
+    "checked_rows",
+    "exception_of",
+    "text_of",
+]
 
 Row = Mapping[str, Any]
 Variant = Literal["call", "rowwise"]
@@ -430,6 +441,12 @@ def _chunks(samples: Sequence[Case], most: int | None, batch: int | None, group:
 def _bits(value: float | None) -> str | None:
     """Tells 0.0 from -0.0, which compare equal."""
     return None if value is None else float(value).hex()
+
+
+def exception_of(reason: str) -> str:
+    """The name of the exception that a reason begins with."""
+    found = re.match(r"[\w.]+", reason)
+    return found[0].rpartition(".")[2] if found else ""
 
 
 def checked_rows(rows: object) -> tuple[Row, ...]:
