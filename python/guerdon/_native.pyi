@@ -691,9 +691,9 @@ class BatchCall(TypedDict):
     attempt: int
     age_s: float
     place: str
-    """What has it, by its name."""
+    """Name of the executor that has it."""
     pid: int | None
-    """Of the worker process that has it."""
+    """Id of the worker process that has it."""
     thread: tuple[int, int] | None
     """On a thread of the thread lane: its number, and how `threading` identifies it."""
     on_loop: tuple[int, int, int, int] | None

@@ -31,7 +31,7 @@ def reward_costs(rewards: str) -> dict[str, Any]:
     from guerdon.profile.load_rewards import load
 
     with load(rewards) as dispatcher:
-        # Of votes and panels, whose calls are those of their members, the members alone.
+        # The members of votes and panels are listed in their place: they are what workers load.
         functions: dict[int, dict[str, Any]] = {
             index: {"name": spec.name, "lane": spec.lane, "start": None}
             for index, spec in enumerate(with_members(dispatcher._specs))

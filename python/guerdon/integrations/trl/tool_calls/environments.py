@@ -149,7 +149,7 @@ class _MadeEnvironment:
     thread: EnvironmentThread
 
 
-# By identity: an environment may have no hash. Each is added by its factory, and dropped with it.
+# By identity, since an environment may have no hash. Its factory adds and drops it.
 _made: dict[int, _MadeEnvironment] = {}
 _classes_lock = threading.Lock()
 
