@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from guerdon import ClosedError, Dispatcher, RegistrationError, Status, errors, reward
+from guerdon import ClosedError, Dispatcher, RegistrationError, Status, _native, errors, http_reward, reward
 from guerdon._engine import handle
+from guerdon._functions.spec import FunctionSpec
 from tests.clock import eventually, one_of_three
 from tests.simple import judge, length, rank
 
@@ -269,3 +270,30 @@ def test_an_interpreter_that_keeps_the_gil_off_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     with pytest.raises(errors.GuerdonError, match="PYTHON_GIL=0"):
         Dispatcher([lambda completions, **_: [0.0] * len(completions)])
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "why"),
+    [
+        ({"fleet": 1}, "fleet", "unknown field `fleet`"),
+        ({"endpoints": [["http://localhost", "one"]]}, r"endpoints\[0\]\[1\]", "must be real number"),
+        ({"headers": [["x", 1234567]]}, r"headers\[0\]\[1\]", "not shown"),
+        ({"key": {"text": b"1234567"}}, "key.text", "not shown"),
+        ({"response": "judge"}, "response", "judge|tuple"),
+    ],
+)
+def test_a_configuration_of_another_form_is_refused_with_its_place(
+    change: dict[str, object], place: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = http_reward(url="http://localhost:1/score", name="service")
+    config = service.spec.config()
+    config["http"] |= change
+    with pytest.raises(RuntimeError, match=rf"^the engine refuses its configuration at {place}.*({why})") as refused:
+        _native.check_http(config["http"])
+    assert "1234567" not in str(refused.value)
+    monkeypatch.setattr(FunctionSpec, "config", lambda *_, **__: config)
+    with (
+        Dispatcher([service]) as made,
+        pytest.raises(RuntimeError, match=rf"^the engine refuses its configuration at functions\[0\]\.http\.{place}"),
+    ):
+        made.score(prompts=["a"], completions=["a"])

@@ -11,8 +11,6 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, final, type_check_
 import numpy as np
 from numpy.typing import NDArray
 
-from guerdon._insight.journal.plan import JournalConfig
-from guerdon._insight.monitor.settings import MonitorConfig
 from guerdon.parse import Parse
 
 __version__: str
@@ -72,39 +70,12 @@ class Fence:
         """In the child: puts up all fences, and closes all descriptors but these. With `alone` it
         may start no process, though others may."""
 
-@final
-class CompoundConfig:
-    """Plan that turns the calls of a function of the http lane into several requests."""
+def check_http(config: Mapping[str, Any]) -> None:
+    """Checks the dict of `guerdon._lanes.http.plan.Plan.config`.
 
-    def __new__(
-        cls,
-        kind: str,
-        members: Sequence[tuple[HttpConfig, Sequence[int]]],
-        rules: tuple[float, int, int | None, tuple[object, ...] | None],
-        settings: Mapping[str, Any],
-    ) -> CompoundConfig:
-        """See `guerdon._lanes.http.compound`.
-
-        Args:
-            members: Requests, and columns of the second sample.
-            rules: Timeout in seconds, retries, requests in flight, limit.
-            settings: Those of the kind.
-
-        Raises:
-            ValueError: A word or a number can't be.
-        """
-
-@final
-class HttpConfig:
-    """Plan that turns the calls of a function of the http lane into requests."""
-
-    def __new__(cls, given: Mapping[str, Any]) -> HttpConfig:
-        """See `guerdon._lanes.http.plan.Plan.config`.
-
-        Raises:
-            ValueError: It can't work; the message says why.
-            TypeError: A value can't be; the cause says why.
-        """
+    Raises:
+        ValueError: Such requests can't be made; the message says why.
+    """
 
 @final
 class KeyRequests:
@@ -171,25 +142,6 @@ def release_sockets() -> None:
 def close_inherited_sockets() -> None:
     """After a fork, in the child: close its copies of the parent's sockets. Does nothing
     elsewhere."""
-
-@final
-class OutcomeStore:
-    """A cache folder, opened; what is wrong with it is warned of by the engine that uses it."""
-
-    def __new__(cls, folder: str, size: int) -> OutcomeStore: ...
-
-@final
-class SpendingCap:
-    """A cap on what requests cost."""
-
-    def __new__(cls, max_cost: float, *, whose: str, shared: tuple[str, bool] | None = None) -> SpendingCap:
-        """A cap that functions count toward.
-
-        Args:
-            whose: For messages: "of the dispatcher".
-            shared: The file of all processes that share it, and whether what was spent counts even
-            when none of them lives.
-        """
 
 @final
 class Link:
@@ -281,18 +233,12 @@ class NodeState(TypedDict):
 class Agent:
     """The lanes of this process, run by drivers elsewhere."""
 
-    def __new__(
-        cls,
-        functions: Sequence[Mapping[str, Any]],
-        digest: bytes,
-        workers: Mapping[str, Any],
-    ) -> Agent:
+    def __new__(cls, config: Mapping[str, Any]) -> Agent:
         """An agent that starts nothing yet.
 
         Args:
-            functions: The functions of the drivers, in their order; none of the http lane.
-            digest: What tells them from others (32 bytes).
-            workers: As for `Engine`.
+            config: The ``functions`` of the drivers, in their order, none of the http lane; the
+                ``digest`` that tells them from others (32 bytes); ``workers`` as for `Engine`.
         """
 
     @property
@@ -320,33 +266,22 @@ class Engine:
 
     def __new__(
         cls,
-        functions: Sequence[Mapping[str, Any]],
+        config: Mapping[str, Any],
         *,
-        workers: Mapping[str, Any],
-        monitor: MonitorConfig | None = None,
-        journal: JournalConfig | None = None,
-        watchdog: tuple[float, str | None] | None = None,
-        trace: tuple[str, int, float, str] | None = None,
-        remote: tuple[bytes, float] | None = None,
+        encode: Callable[[list[object]], list[str | None]] | None,
+        keys: Sequence[KeyRequests],
     ) -> Engine:
         """An engine that starts nothing yet.
 
         Args:
-            functions: The functions, in the order of the columns (`FunctionSpec.config`).
-            workers: Number of ``workers`` of the process lane, their interpreter (``python``) and
-                the folder of their code (``worker_dir``), ``serialized_functions`` for them to
-                load, all of their ``environment``, and ``recycle``: calls, seconds and resident
-                bytes after which one is replaced.
-            monitor: What shows it while it runs; None: nothing does.
-            journal: Where outcomes are written.
-            watchdog: Seconds without an end of a call that are a stall, and where the engine
-                reports it beside stderr if Python does not answer.
-            trace: Of the timeline: file, bytes, seconds of the shortest call told by itself, and
-                the process's name.
-            remote: The digest of its functions (32 bytes), and how many seconds a node may say
-                nothing: functions of the process lane then run on nodes.
+            config: Plain values, which the package has checked: `guerdon._engine.handle` makes it,
+                and ``rust/bindings/src/config.rs`` has its form. Times are seconds, and paths bytes.
+            encode: Makes JSON of all values but strings, for a journal.
+            keys: Requests for API keys, to which functions refer by position.
 
         Raises:
+            RuntimeError: The configuration has another form: a mistake of the package.
+            ValueError: A judge or kernel can't work; the message says why.
             OSError: The journal's thread can't be started, or the timeline's file not be written.
         """
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from guerdon._system.units import number
 from guerdon.errors import GuerdonError, RegistrationError, with_known_options
@@ -168,10 +169,9 @@ def folder() -> Path:
     return base / f"guerdon-{os.getuid()}"
 
 
-def native(
-    limit: Limit | None, lane: str
-) -> tuple[float | None, float | None, float | None, tuple[str, str] | None] | None:
-    """The limit as the engine takes it; None if the lane alone enforces it.
+def native(limit: Limit | None, lane: str, concurrency: int | None = None) -> dict[str, Any] | None:
+    """The limit as the engine takes it, for so many calls in flight; None if the lane alone enforces
+    it.
 
     On lanes where calls only wait, each call takes a permit, so that throttling can lower the
     limit. Workers and threads with nothing but a concurrency get whole frames of calls.
@@ -181,9 +181,12 @@ def native(
     shared = limit.identity if isinstance(limit, SharedLimit) else limit.key
     if limit.rpm is None and limit.tpm is None and shared is None and lane in ("process", "code", "thread"):
         return None
-    tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
     key = None
     if shared is not None:
         name = hashlib.sha256(shared.encode("utf-8", "surrogatepass")).hexdigest()[:32] + f".{_LAYOUT}"
-        key = (shared, str(folder() / name))
-    return limit.rpm, limit.tpm, tokens, key
+        key = (shared, bytes(folder() / name))
+    return {
+        "rules": {"rpm": limit.rpm, "tpm": limit.tpm, "concurrency": concurrency},
+        "key": key,
+        "tokens": None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens),
+    }

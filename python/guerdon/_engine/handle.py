@@ -15,23 +15,24 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._functions.spec import FunctionSpec, with_members
+from guerdon._lanes import recycling
 from guerdon._system.cpu_count import allowed_cores, on_cores, warn_if_bound
 from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
+    from guerdon._functions.lane_plan import Keys
     from guerdon._insight.diagnostics.stalls import StallReports
     from guerdon._insight.dump import Dump
     from guerdon._insight.journal.plan import JournalConfig, JournalPlan
     from guerdon._insight.monitor.settings import Monitor
     from guerdon._insight.trace import Trace
-    from guerdon._lanes.recycling import Recycle
     from guerdon._lanes.remote.engine_setup import EngineSetup
     from guerdon._lanes.remote.plan import Cluster, ClusterFactory
     from guerdon._lanes.thread_supervisor import ThreadSupervisor
-    from guerdon._native import Engine, OutcomeStore, SpendingCap
+    from guerdon._native import Engine
 
 CLOSE_TIMEOUT_S = 5.0
 # At exit no thread waits for one that is stuck in user code: it ends with the interpreter.
@@ -57,7 +58,7 @@ class EngineHandle:
         self,
         specs: Sequence[FunctionSpec],
         workers: int,
-        recycle: Recycle | None = None,
+        recycle: recycling.Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
         max_cost: float | None = None,
         metrics_port: int | str | None = None,
@@ -263,7 +264,7 @@ def _refuse_child_import() -> None:
 def _start(
     specs: Sequence[FunctionSpec],
     workers: int,
-    recycle: Recycle | None,
+    recycle: recycling.Recycle | None,
     worker_env: Mapping[str, str | None],
     max_cost: float | None,
     monitor: Monitor,
@@ -282,25 +283,29 @@ def _start(
     for position, spec in enumerate(specs):
         if spec.member_of is not None:
             members.setdefault(spec.member_of, []).append(position)
-    cap = None if max_cost is None else _cap(specs, max_cost)
-    caches: Mapping[str, tuple[OutcomeStore, bytes]] = {}
-    if any(spec.cache is not None for spec in specs):
-        from guerdon._functions.cache.folders import open_caches
-
-        caches = open_caches(specs)
     has_nodes = make_cluster is not None and any(spec.leaves_process for spec in specs)
+    cap = None if max_cost is None else _cap(specs, max_cost)
+    keys: Keys = []
     configs = [
         spec.config(
             positions,
-            cap,
-            None if spec.cache is None else caches.get(spec.name),
+            keys,
             members=members.get(spec.name, ()) if spec.member_of is None else (),
             has_nodes=has_nodes,
         )
         for spec in specs
     ]
+    if any(spec.cache is not None for spec in specs):
+        from guerdon._functions.cache.folders import folder_config
+
+        for spec, config in zip(specs, configs, strict=True):
+            config["cache"] = folder_config(spec)
     setup = _worker_setup(specs, worker_env)
-    traced = None
+    traced = encode = None
+    if journal is not None:
+        from guerdon._insight.journal import json_texts
+
+        encode = json_texts.encode
     if trace is not None:
         from guerdon._insight import trace as _trace  # not by `import guerdon`
 
@@ -312,23 +317,30 @@ def _start(
         remote = engine_setup.pack(specs, worker_env, recycle, _functions(specs, worker_env, for_nodes=True))
     try:
         engine = _native.Engine(
-            configs,
-            workers={
-                "workers": workers,
-                "python": setup.python,
-                "worker_dir": setup.folder,
-                "serialized_functions": setup.functions,
-                "environment": setup.environment,
-                "recycle": (None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
+            {
+                "functions": configs,
+                "workers": {
+                    "workers": workers,
+                    "python": os.fsencode(setup.python),
+                    "worker_dir": os.fsencode(setup.folder),
+                    "serialized_functions": setup.functions or b"",
+                    "environment": setup.environment,
+                    "recycle": recycling.native(recycle),
+                },
+                "cap": cap,
+                "monitor": monitor.config,
+                "journal": journal,
+                "watchdog": None if stall_reports is None else stall_reports.config,
+                "trace": traced,
+                "remote": None if remote is None else {"digest": remote.digest, "silence": _NODE_SILENCE_S},
             },
-            monitor=monitor.config,
-            journal=journal,
-            watchdog=None if stall_reports is None else (stall_reports.after, stall_reports.file),
-            trace=traced,
-            remote=None if remote is None else (remote.digest, _NODE_SILENCE_S),
+            encode=encode,
+            keys=[requests for requests, _ in keys],
         )
     except ValueError as error:
         raise RegistrationError(f"this dispatcher can't start: {error}.") from None
+    for _, answer in keys:
+        answer()
     cluster: Cluster | None = None
     try:
         serves = journal is not None or trace is not None or remote is not None
@@ -351,7 +363,7 @@ def _close(engine: Engine, cluster: Cluster | None, timeout: float) -> None:
             cluster.stop()
 
 
-def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:
+def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> dict[str, Any]:
     """Returns the spending cap that the functions with a price share."""
     from guerdon._lanes.http.cost import cap
 

@@ -6,10 +6,11 @@ fit the other functions.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from guerdon._system.units import FLOAT32_MAX, number
 from guerdon.errors import RegistrationError
@@ -42,13 +43,17 @@ class Conditions:
     conditions: tuple[Condition, ...]
     otherwise: float | None = None
 
-    def native(self, positions: Mapping[str, int]) -> tuple[list[tuple[int, str, float]], float | None]:
+    def native(self, positions: Mapping[str, int]) -> dict[str, Any]:
         """Returns the form for the engine.
 
         Args:
             positions: Of the functions in their list, by name.
         """
-        return [(positions[one.source], one.comparison, one.bound) for one in self.conditions], self.otherwise
+        conditions = [
+            {"source": positions[one.source], "comparison": one.comparison, "bound": one.bound}
+            for one in self.conditions
+        ]
+        return {"conditions": conditions, "otherwise": math.nan if self.otherwise is None else self.otherwise}
 
 
 def checked_run_if(function: str, run_if: object, otherwise: object) -> Conditions | None:

@@ -3,13 +3,16 @@ the plans, and the rooms below them read them through these protocols."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from guerdon._native import CompoundConfig, HttpConfig, Kernel, SpendingCap
+    from guerdon._native import KeyRequests
 
-__all__ = ["CompoundCalls", "EndpointList", "KernelCalls", "RequestPlan", "TextField"]
+__all__ = ["CompoundCalls", "EndpointList", "KernelCalls", "Keys", "RequestPlan", "TextField"]
+
+# Requests for API keys that functions return, each with what begins to answer them.
+Keys: TypeAlias = "list[tuple[KeyRequests, Callable[[], None]]]"
 
 
 class TextField(Protocol):
@@ -71,7 +74,7 @@ class _Prices(Protocol):
     def price(self) -> tuple[float, float, float, float] | None:
         """The cost of a million tokens: input, cached, written to the cache, output."""
 
-    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> dict[str, Any]:
+    def tariff(self, function: str, key: str | None) -> dict[str, Any]:
         """Returns the form for the engine."""
 
 
@@ -119,8 +122,8 @@ class RequestPlan(Protocol):
     def secret(self) -> _Secret:
         """The API key."""
 
-    def config(self, function: str, *, key: bool = True, tariff: dict[str, Any] | None = None) -> HttpConfig:
-        """Returns the form for the engine, with the API key."""
+    def config(self, function: str, keys: Keys | None = None, tariff: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the form for the engine; without `keys`, without the API key."""
 
     def identity(self) -> tuple[object, ...]:
         """Everything that decides the answer to a request and its score."""
@@ -134,11 +137,9 @@ class CompoundCalls(Protocol):
     def fields(self) -> tuple[TextField, ...]:
         """The columns of all of them, by number."""
 
-    def native(
-        self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
-    ) -> CompoundConfig | tuple[int, int]:
-        """Returns the native form of a function that sends requests; of one whose requests another
-        function sends, that one's position, and which column of the answers it has."""
+    def config(self, function: str, positions: Mapping[str, int], keys: Keys | None) -> dict[str, Any]:
+        """Returns the form for the engine of a function that sends requests; of one whose requests
+        another function sends, that one's position, and which column of the answers it has."""
 
 
 class KernelCalls(Protocol):
@@ -148,5 +149,5 @@ class KernelCalls(Protocol):
     def fields(self) -> tuple[TextField, ...]:
         """Its columns, in order."""
 
-    def kernel(self, function: str) -> Kernel:
+    def config(self) -> tuple[str, list[str]]:
         """Returns the form for the engine."""

@@ -23,8 +23,7 @@ from guerdon._system.launcher import world_size
 from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit
 
 if TYPE_CHECKING:
-    from guerdon._functions.lane_plan import CompoundCalls, EndpointList, KernelCalls, RequestPlan, TextField
-    from guerdon._native import OutcomeStore, SpendingCap
+    from guerdon._functions.lane_plan import CompoundCalls, EndpointList, KernelCalls, Keys, RequestPlan, TextField
 
 __all__ = ["Composition", "FunctionSpec", "Lane", "Shape", "Wants", "with_members"]
 
@@ -237,8 +236,7 @@ class FunctionSpec:
     def config(
         self,
         positions: Mapping[str, int] | None = None,
-        dispatchers_cap: SpendingCap | None = None,
-        cache: tuple[OutcomeStore, bytes] | None = None,
+        keys: Keys | None = None,
         *,
         members: Sequence[int] = (),
         has_nodes: bool = False,
@@ -247,62 +245,76 @@ class FunctionSpec:
 
         Args:
             positions: Of the functions in their list, by name: for gates, rubrics and members.
-            dispatchers_cap: What all functions of its dispatcher may spend together.
-            cache: Its cache folder, opened, and its version.
+            keys: Gets the requests for API keys; None leaves out all keys.
             members: Positions of its members.
             has_nodes: Whether the engine has nodes.
         """
         from guerdon.limits import native
 
-        policy, compound = self.policy, self.compound
-        # Each of several requests has its own rules, and the call none.
-        http = self.http if compound is None else None
-        return {
-            **self.lane_settings(),
-            "concurrency": self.concurrency,
-            "gather": None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
+        positions, policy, concurrency = positions or {}, self.policy, self.concurrency
+        config = self.lane_config(concurrency)
+        config["anywhere"] = has_nodes and self.node is not None
+        function = config["function"]
+        function["run_if"] = None if self.run_if is None else self.run_if.native(positions)
+        function["pure"] = self.pure
+        function["member_of"] = None if self.member_of is None else positions[self.member_of]
+        function["has_fallback"] = self.has_fallback
+        number = isinstance(policy.on_failure, float)
+        function["policy"] |= {
             "total_timeout": policy.total_timeout,
             "retries": policy.retries,
-            "on_failure": policy.on_failure,
-            "limit": None if compound is not None else native(policy.limit, self.lane),
-            "http": None if http is None else http.config(self.name, tariff=self.tariff(dispatchers_cap)),
-            "compound": None if compound is None else compound.native(self.name, positions or {}, dispatchers_cap),
-            "compose": None if self.composition is None else self.composition.native(members),
-            "member_of": None if self.member_of is None else (positions or {})[self.member_of],
-            "has_fallback": self.has_fallback,
-            "run_if": None if self.run_if is None else self.run_if.native(positions or {}),
-            "pure": self.pure,
-            "cache": cache,
-            "anywhere": has_nodes and self.node is not None,
-            "kernel": None if self.kernel is None else self.kernel.kernel(self.name),
+            # Each of several requests has its own limit, and the call none.
+            "limit": None if self.compound is not None else native(policy.limit, self.lane, concurrency),
+            "on_failure": {"value": policy.on_failure} if number else policy.on_failure,
         }
+        if self.compound is not None:
+            config["compound"] = self.compound.config(self.name, positions, keys)
+        elif self.http is not None:
+            config["http"] = self.http.config(self.name, keys, self.tariff())
+        if self.composition is not None:
+            config["compose"] = self.composition.native(members)
+        if self.kernel is not None:
+            config["kernel"] = self.kernel.config()
+        return config
 
-    def lane_settings(self) -> dict[str, Any]:
-        """Returns the part of the configuration that the function's lane needs, wherever it is."""
+    def lane_config(self, concurrency: int | None) -> dict[str, Any]:
+        """Returns the part of the configuration that the function's lane needs, wherever it is.
+
+        Args:
+            concurrency: Calls in flight at once.
+        """
         from guerdon._system.worker_environment import given_to
 
         policy = self.policy
+        gather = {"max_size": self.batch_size, "max_wait": self.batch_wait, "across": self._across}
         return {
-            "name": self.name,
             "lane": self.lane,
-            "shape": self.shape,
-            "timeout": policy.timeout,
-            "grace": policy.grace,
-            "setup_timeout": policy.setup_timeout,
-            "isolation": policy.isolation,
-            "pinned": self.pinned,
-            "finish": self.finish is not None,
             "loop": self.loop,
-            "memory_limit": policy.memory_limit,
-            "max_output": policy.max_output,
-            "env": given_to(policy.env),
+            "resource_limits": {
+                "memory_limit": policy.memory_limit,
+                "max_output": policy.max_output,
+                "environment": given_to(policy.env),
+            },
+            "function": {
+                "name": self.name,
+                "shape": self.shape,
+                "gather": None if self.batch_size is None else gather,
+                "finish": self.finish is not None,
+                "pinned": self.pinned,
+                "isolated": policy.isolation == "call",
+                "policy": {
+                    "timeout": policy.timeout,
+                    "grace": policy.grace,
+                    "setup_timeout": policy.setup_timeout,
+                    "concurrency": concurrency,
+                },
+            },
         }
 
-    def tariff(self, dispatchers_cap: SpendingCap | None) -> dict[str, Any] | None:
+    def tariff(self) -> dict[str, Any] | None:
         """Returns the prices of its requests, if it makes any."""
         limit = self.policy.limit
-        key = None if limit is None else limit.key
-        return None if self.http is None else self.http.cost.tariff(self.name, key, dispatchers_cap)
+        return None if self.http is None else self.http.cost.tariff(self.name, None if limit is None else limit.key)
 
     @property
     def _across(self) -> bool:

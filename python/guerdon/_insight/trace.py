@@ -7,7 +7,7 @@ import socket
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guerdon._system.launcher import rank, world_size
 from guerdon._system.units import EXPECTED_BYTES, as_bytes, number
@@ -125,8 +125,8 @@ def where(trace: Trace | None, engine: Engine) -> dict[str, str]:
     return {"trace_file": path or f"none: {problem}"}
 
 
-def for_engine(trace: Trace | None) -> tuple[str, int, float, str] | None:
-    """File, bytes, shortest call and the process's name on the timeline.
+def for_engine(trace: Trace | None) -> dict[str, Any] | None:
+    """The form for the engine, with the process's name on the timeline.
 
     If there are several ranks, the file's name has the rank, as in ``run-r3.pftrace``.
     """
@@ -137,4 +137,4 @@ def for_engine(trace: Trace | None) -> tuple[str, int, float, str] | None:
     if ranks > 1:
         path = path.with_name(f"{path.stem}-r{own}{path.suffix}")
     process = f"guerdon rank {own} on {socket.gethostname()}, pid {os.getpid()}"
-    return str(path), trace.bytes, float(trace.shortest), process
+    return {"path": bytes(path), "bytes": trace.bytes, "shortest": float(trace.shortest), "process": process}

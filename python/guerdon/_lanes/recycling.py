@@ -55,3 +55,10 @@ class Recycle:
     def rss_bytes(self) -> int | None:
         """``rss`` as a number."""
         return None if self.rss is None else as_bytes(self.rss)
+
+
+def native(recycle: Recycle | None) -> dict[str, float | None]:
+    """Returns the form for the engine."""
+    if recycle is None:
+        return {"calls": None, "age": None, "rss": None}
+    return {"calls": recycle.calls, "age": recycle.age, "rss": recycle.rss_bytes}

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import linux, stack_dump
+from . import fork_server, linux, stack_dump
 from .loaded_functions import LoadedFunctions
 from .output import OutputMarkers, flush_output
 from .shared_page import SharedPage
@@ -36,22 +36,19 @@ def fork(control: ControlSocket, request: ForkRequest, child: Callable[[], None]
     """Forks for a request and replies with the child's pid, which it returns, or the error."""
     parent = os.getpid()
     flush_output()
+
+    def run() -> None:
+        os.setpgid(0, 0)
+        linux.exit_with_parent(parent)
+        control.close()
+        child()
+
     try:
-        pid = os.fork()
+        pid = fork_server.fork(run, end)
     except OSError as error:
         close_all(request.fds)
         control.reply(request.op, -(error.errno or 1))
         return None
-    if pid == 0:
-        status = 1
-        try:
-            os.setpgid(0, 0)
-            linux.exit_with_parent(parent)
-            control.close()
-            child()
-            status = 0
-        finally:
-            end(status)
     try:
         os.setpgid(pid, pid)  # in both processes, whichever runs first
     except OSError:  # it has ended, or has done it

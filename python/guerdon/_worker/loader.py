@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from . import fork_obstacles, forking, linux, zygote_requests
+from . import fork_obstacles, fork_server, forking, linux, zygote_requests
 from .columns import import_all
 from .invoke import tracebacks
 from .loaded_functions import Buffer, LoadedFunctions
@@ -85,16 +85,15 @@ def _goes_well(modules: list[str], patience: float) -> bool:
     """Returns whether a child that imports modules lives on and could fork."""
     flush_output()
     parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.setpgid(0, 0)
-            linux.exit_with_parent(parent)
-            import_all(modules)
-            status = int(any(fork_obstacles.find()))
-        finally:
-            forking.end(status)
+
+    def child() -> None:
+        os.setpgid(0, 0)
+        linux.exit_with_parent(parent)
+        import_all(modules)
+        if any(fork_obstacles.find()):
+            forking.end(1)
+
+    pid = fork_server.fork(child, forking.end)
     until = time.monotonic() + patience
     while time.monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)

@@ -18,9 +18,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from . import fork_obstacles, forking, linux
+from . import fork_obstacles, fork_server, forking, linux
 from .loaded_functions import LoadedFunctions, LoadFailure
-from .zygote import Zygote
 
 
 def main(entry: str) -> None:
@@ -37,7 +36,7 @@ def main(entry: str) -> None:
 
 
 def _end() -> None:
-    Zygote.end()
+    fork_server.sweep()
     os._exit(0)
 
 

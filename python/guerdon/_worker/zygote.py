@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import mmap
 import os
-import select
 import signal
 from collections.abc import Callable
 
-from . import forking, linux, loader, zygote_requests
+from . import fork_server, forking, linux, loader, zygote_requests
 from .loaded_functions import LoadedFunctions
 from .zygote_requests import ControlSocket
 
@@ -36,8 +35,6 @@ class Zygote:
         self._reported = mmap.mmap(-1, 1)
         # Marks of workers that ended, as long as there is anything that carries them.
         self._ended: set[int] = set()
-        # True while a request is served: a new child may not be in `_forked` yet.
-        self._serving = False
 
     def serve(self) -> None:
         """Serves requests until the engine is gone."""
@@ -46,31 +43,25 @@ class Zygote:
         if request is None or os.getppid() != self._parent:
             return
         self._functions_fd, parent = request.fds
-        poll = select.poll()
-        poll.register(self._link.socket, select.POLLIN)
-        poll.register(parent, select.POLLIN)
-        signal.signal(signal.SIGCHLD, self._look_after_orphans)
-        while True:
-            ready = {fd for fd, _ in poll.poll()}
-            if parent in ready:
-                return
-            request = self._link.next()
-            if request is None or request.op == zygote_requests.END:
-                return
-            self._serving = True
-            self._serve(request, parent)
-            self._serving = False
-            self._look_after_orphans()
+        fork_server.serve(self._link.socket.fileno(), parent, self._serve_next, self._look_after_orphans)
 
-    def _serve(self, request: zygote_requests.ForkRequest, parent: int) -> None:
+    def _serve_next(self) -> bool:
+        request = self._link.next()
+        if request is None or request.op == zygote_requests.END:
+            return False
+        self._serve(request)
+        self._look_after_orphans()
+        return True
+
+    def _serve(self, request: zygote_requests.ForkRequest) -> None:
         if request.op == zygote_requests.LOADER:
-            pid = self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized, self._reported))
+            pid = self._fork(request, lambda: loader.run(request.fds[0], self._serialized, self._reported))
             if pid is not None:
                 self._loaders.add(pid)
         elif request.op == zygote_requests.KNOW:
             self._loaders.add(request.value)
         elif request.op == zygote_requests.WORKER:
-            self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))
+            self._fork(request, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))
         elif request.op == zygote_requests.ORPHANS:
             self._ended.add(request.value)
         elif request.op == zygote_requests.REAP:
@@ -79,12 +70,7 @@ class Zygote:
             self._loaders.discard(request.value)
             self._link.reply(request.op, status, request.value)
 
-    def _fork(self, request: zygote_requests.ForkRequest, parent: int, run: Callable[[], None]) -> int | None:
-        def child() -> None:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.close(parent)
-            run()
-
+    def _fork(self, request: zygote_requests.ForkRequest, child: Callable[[], None]) -> int | None:
         pid = forking.fork(self._link, request, child)
         if pid is not None:
             self._forked.add(pid)
@@ -95,14 +81,12 @@ class Zygote:
         os.close(self._functions_fd)
         return serialized
 
-    def _look_after_orphans(self, *_: object) -> None:
+    def _look_after_orphans(self) -> None:
         """Kills the children of ended workers, and reaps children not forked here.
 
         Their own children become ours as they die, which calls this again. Those that may be
         workers of a loader that ended are not reaped.
         """
-        if self._serving:
-            return
         keep = any(linux.is_gone(pid) for pid in self._loaders)
         again = True
         while again:
@@ -120,18 +104,6 @@ class Zygote:
                     linux.reap(pid)
                     again = True  # children that it left may not have been listed yet
         self._ended = found
-
-    @staticmethod
-    def end() -> None:
-        """Kills every descendant: children of a killed child become ours, until none is left."""
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        while True:
-            for pid in linux.children():
-                linux.kill(pid)
-            try:
-                os.waitpid(-1, 0)
-            except ChildProcessError:
-                return
 
 
 def main(parent: int) -> None:
@@ -152,7 +124,7 @@ def main(parent: int) -> None:
         zygote.serve()
         status = 0
     finally:
-        zygote.end()
+        fork_server.sweep()
         forking.end(status)
 
 

@@ -17,12 +17,12 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
-use crate::config::FunctionConfig;
+use crate::config::{AgentSettings, settings};
 use crate::gil;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
 use crate::nodes::PyLink;
-use crate::process::{EngineProcess, WorkerArgs};
+use crate::process::EngineProcess;
 use crate::runtime;
 
 /// The indexes of an agent's lanes: requests are the drivers' business.
@@ -80,11 +80,12 @@ fn stats(process: &EngineProcess, threads: &ThreadLane) -> AgentStats {
 #[pymethods]
 impl PyAgent {
     #[new]
-    fn new(functions: Vec<FunctionConfig>, digest: [u8; 32], workers: WorkerArgs) -> PyResult<Self> {
+    fn new(config: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let AgentSettings { functions, workers: mut config, digest } = settings(config)?;
         let runtime = runtime::handle()?;
         let clock = Clock::start();
-        let core = functions.iter().map(|config| {
-            let lane = match config.lane {
+        let core = functions.iter().map(|one| {
+            let lane = match one.lane.kind {
                 LaneKind::Thread => THREAD,
                 LaneKind::Asyncio => ASYNCIO,
                 LaneKind::Process => PROCESS,
@@ -93,12 +94,12 @@ impl PyAgent {
                     return Err(PyValueError::new_err(why));
                 }
             };
-            Ok(Function { lane, ..config.function.clone() })
+            Ok(Function { lane, ..one.function.clone() })
         });
         let core = core.collect::<PyResult<Vec<_>>>()?;
         let own = Lanes::new(&runtime, clock, &core, &functions);
-        let slots = workers.workers.max(1);
-        let mut config = workers.config(&functions);
+        let slots = config.workers.max(1);
+        config.resource_limits = functions.into_iter().map(|one| one.resource_limits).collect();
         let printing: Arc<OnceLock<Weak<Agent>>> = Arc::default();
         let printer = printing.clone();
         config.sink = Arc::new(move |lines| {

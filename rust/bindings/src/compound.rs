@@ -1,95 +1,102 @@
-//! `CompoundConfig`: a function whose calls are several requests, as Python says it.
+//! `CompoundSettings`: a function whose calls are several requests, as Python says it.
+
+use std::sync::Arc;
 
 use guerdon_core::function::Policy;
-use guerdon_http::{CaseRules, Compound, CompoundFunction, CompoundMember, Outputs, Pairwise, PairwiseScore, Schedule};
+use guerdon_core::spending::Spending;
+use guerdon_http::{
+    CaseRules, Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpSettings, KeySource, Outputs, Pairwise,
+    PairwiseScore, Schedule,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-
-use crate::http::HttpConfig;
-use crate::limit::LimitArg;
-use crate::words::{Seconds, Word, word};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
 
 /// A member: its requests, and the columns that are those of the second sample of a comparison.
-#[derive(FromPyObject)]
-struct MemberArg<'py>(PyRef<'py, HttpConfig>, Vec<usize>);
-
-/// Rules for requests: timeout, retries, requests in flight, limit.
-#[derive(FromPyObject)]
-struct RulesArg(Seconds, u16, Option<usize>, Option<LimitArg>);
-
-impl RulesArg {
-    fn policy(self) -> Policy {
-        let Self(Seconds(timeout), retries, concurrency, limit) = self;
-        let limit = limit.map(|limit| limit.limit(concurrency));
-        Policy { retries, concurrency, limit, ..Policy::new(timeout) }
-    }
-}
+#[derive(Deserialize)]
+pub struct MemberArg(HttpSettings, Vec<usize>);
 
 /// Rules for judging programs: the rule for outputs, whether the share counts, seconds for all
 /// cases, for one and for the compiler, bytes of output, the source above a program whose functions
 /// are called.
-#[derive(FromPyObject)]
-struct CasesArg(Word<Outputs>, bool, f64, Option<f64>, f64, usize, String);
+#[derive(Clone, Deserialize)]
+pub struct CasesArg(Outputs, bool, f64, Option<f64>, f64, usize, String);
 
 impl CasesArg {
-    fn rules(self) -> CaseRules {
-        let Self(outputs, share, timeout, case_timeout, compile_timeout, max_output, callers) = self;
-        CaseRules { outputs: outputs.0, share, timeout, case_timeout, compile_timeout, max_output, callers }
+    fn rules(&self) -> CaseRules {
+        let Self(outputs, share, timeout, case_timeout, compile_timeout, max_output, callers) = self.clone();
+        CaseRules { outputs, share, timeout, case_timeout, compile_timeout, max_output, callers }
     }
 }
 
 /// Returns whether a program printed the expected output: the rule of sandboxes, for programs here.
 #[pyfunction]
 pub fn outputs_match(expected: &str, printed: &str, rule: &str) -> PyResult<bool> {
-    Ok(word::<Outputs>(rule)?.matches(expected, printed))
+    let rule = Outputs::deserialize(rule.into_deserializer());
+    Ok(rule.map_err(|error: Error| PyValueError::new_err(error.to_string()))?.matches(expected, printed))
 }
 
-/// Settings of comparisons.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct PairwiseArg {
-    schedule: String,
-    rounds: Option<usize>,
-    score: Word<PairwiseScore>,
-    both_orders: bool,
+/// Rule for the pairs of a comparison; `rounds` are those of "swiss".
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleArg {
+    Circular,
+    All,
+    Swiss,
 }
 
-/// One function of the http lane with compound calls. The package has checked the values.
-#[pyclass(frozen, module = "guerdon._native", name = "CompoundConfig")]
-pub struct CompoundConfig {
-    pub function: CompoundFunction,
+/// Kind of the calls, with its settings.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum KindArg {
+    Criteria {},
+    Rubric { columns: usize },
+    Pairwise { schedule: ScheduleArg, rounds: Option<usize>, score: PairwiseScore, both_orders: bool },
+    Cases { cases: CasesArg },
 }
 
-fn unknown(what: &str, value: &str) -> PyErr {
-    PyValueError::new_err(format!("unknown {what} '{value}'"))
+/// A function that makes compound calls, or whose cells those of another one fill: its position, and
+/// which column of the answers it has.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum CompoundSettings {
+    Leads { kind: KindArg, members: Vec<MemberArg>, rules: Policy },
+    Follows(usize, usize),
 }
 
-#[pymethods]
-impl CompoundConfig {
-    /// `settings` are those of the kind.
-    #[new]
-    fn new(kind: &str, members: Vec<MemberArg<'_>>, rules: RulesArg, settings: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let kind = match kind {
-            "criteria" => Compound::Criteria,
-            "rubric" => Compound::Rubric(settings.get_item("columns")?.extract()?),
-            "pairwise" => {
-                let PairwiseArg { schedule, rounds, score, both_orders } = settings.extract()?;
-                let schedule = match &*schedule {
-                    "circular" => Schedule::Circular,
-                    "all" => Schedule::AllPairs,
-                    "swiss" => Schedule::Swiss(rounds),
-                    other => return Err(unknown("schedule", other)),
-                };
-                Compound::Pairwise(Pairwise { schedule, score: score.0, both_orders })
-            }
-            "cases" => Compound::Cases(settings.get_item("cases")?.extract::<CasesArg>()?.rules()),
-            other => return Err(unknown("kind of calls", other)),
+impl CompoundSettings {
+    /// Makes the function. `caps` adds the dispatcher's cap to the function's own, which all members
+    /// share; `keys` are the sources that ask functions for a key.
+    pub fn spec(
+        &self,
+        caps: &dyn Fn(Option<Arc<Spending>>) -> Vec<Arc<Spending>>,
+        keys: &[KeySource],
+    ) -> Result<CompoundSpec, String> {
+        let (kind, members, rules) = match self {
+            Self::Follows(leader, column) => return Ok(CompoundSpec::Follows { leader: *leader, column: *column }),
+            Self::Leads { kind, members, rules } => (kind, members, rules.clone()),
         };
-        let member = |MemberArg(http, second): MemberArg<'_>| CompoundMember { request: http.function.clone(), second };
-        let members: Vec<CompoundMember> = members.into_iter().map(member).collect();
-        if members.is_empty() {
-            return Err(PyValueError::new_err("a function without members"));
-        }
-        Ok(Self { function: CompoundFunction { kind, members, rules: rules.policy() } })
+        let kind = match kind {
+            KindArg::Criteria {} => Compound::Criteria,
+            KindArg::Rubric { columns } => Compound::Rubric(*columns),
+            KindArg::Pairwise { schedule, rounds, score, both_orders } => {
+                let schedule = match schedule {
+                    ScheduleArg::Circular => Schedule::Circular,
+                    ScheduleArg::All => Schedule::AllPairs,
+                    ScheduleArg::Swiss => Schedule::Swiss(*rounds),
+                };
+                Compound::Pairwise(Pairwise { schedule, score: *score, both_orders: *both_orders })
+            }
+            KindArg::Cases { cases } => Compound::Cases(cases.rules()),
+        };
+        let first = members.first().ok_or_else(|| "a function without members".to_owned())?;
+        let caps = caps(first.0.own_cap());
+        let member = |MemberArg(http, second): &MemberArg| {
+            Ok(CompoundMember { request: http.function(&caps, keys)?, second: second.clone() })
+        };
+        let members = members.iter().map(member).collect::<Result<_, String>>()?;
+        Ok(CompoundSpec::Leads(Box::new(CompoundFunction { kind, members, rules })))
     }
 }

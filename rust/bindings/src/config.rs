@@ -1,173 +1,160 @@
-//! Definition of a reward function, as the package gives it, turned into the core's `Function`.
+//! Configuration of an engine or an agent: one dict of the package, of which each crate takes its
+//! part.
+//!
+//! - The package has checked it. A dict of another form is our own mistake, and is reported as that.
+//! - What only the engine can tell, such as whether a certificate can be used, is a `ValueError`.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use guerdon_cache::OutcomeStore;
 use guerdon_core::compose::Composite;
-use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
+use guerdon_core::function::Function;
 use guerdon_core::outcome_cache::CachePolicy;
-use guerdon_http::{CompoundSpec, HttpFunction};
-use guerdon_native::kernels::Kernel;
-use guerdon_process::ResourceLimits;
-use pyo3::exceptions::PyValueError;
+use guerdon_core::settings::path;
+use guerdon_core::spending::{Cap, Spending};
+use guerdon_http::{CompoundSpec, HttpFunction, HttpSettings, KeySource};
+use guerdon_native::kernels::{self, Kernel};
+use guerdon_process::{ProcessConfig, ResourceLimits};
+use guerdon_telemetry::journal::JournalConfig;
+use guerdon_telemetry::timeline::TraceConfig;
+use pyo3::exceptions::{PyRuntimeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
+use pythonize::Depythonizer;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use crate::cache::PyOutcomeStore;
-use crate::compose::CompositeArg;
-use crate::compound::CompoundConfig;
-use crate::http::HttpConfig;
-use crate::kernel::PyKernel;
-use crate::lane_kind::LaneKind;
-use crate::limit::LimitArg;
-use crate::words::{Seconds, Word};
+use crate::compose::composite;
+use crate::compound::CompoundSettings;
+use crate::lane_kind::LaneName;
+use crate::monitor::MonitorConfig;
+use crate::nodes::RemoteSettings;
+use crate::watchdog::WatchdogConfig;
 
-/// One reward function, as the engine must know it.
-pub struct FunctionConfig {
-    pub lane: LaneKind,
-    /// The lane as users see it: code rewards are functions of the process lane.
-    pub lane_word: &'static str,
+/// Reads a configuration.
+pub fn settings<T: DeserializeOwned>(given: &Bound<'_, PyAny>) -> PyResult<T> {
+    serde_path_to_error::deserialize(&mut Depythonizer::from_object(given)).map_err(|error| {
+        let path = error.path().to_string();
+        let error = PyErr::from(error.into_inner());
+        if error.is_instance_of::<PyUnicodeError>(given.py()) {
+            // A text of the user that has half a surrogate.
+            return PyValueError::new_err(format!("{path}: {}", error.value(given.py())));
+        }
+        let why = error.value(given.py());
+        PyRuntimeError::new_err(format!("the engine refuses its configuration at {path}: {why}"))
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineSettings {
+    pub functions: Vec<FunctionSettings>,
+    pub workers: ProcessConfig,
+    /// Cap on the spending of all functions together.
+    pub cap: Option<Cap>,
+    pub monitor: Option<MonitorConfig>,
+    pub journal: Option<JournalConfig>,
+    pub watchdog: Option<WatchdogConfig>,
+    pub trace: Option<TraceConfig>,
+    /// Nodes run the functions of the process lane, and those that may run anywhere.
+    pub remote: Option<RemoteSettings>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSettings {
+    pub functions: Vec<FunctionSettings>,
+    pub workers: ProcessConfig,
+    pub digest: [u8; 32],
+}
+
+/// One reward function, as the engine must know it: the dict of `FunctionSpec.config`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionSettings {
+    pub lane: LaneName,
     pub function: Function,
-    /// Store of its outcomes.
-    pub store: Option<Arc<OutcomeStore>>,
     pub resource_limits: ResourceLimits,
     /// Event loop that runs it; functions with the same name share one.
+    #[serde(rename = "loop")]
     pub event_loop: Option<String>,
     /// Requests of its calls, on the http lane.
-    pub http: Option<HttpFunction>,
+    http: Option<HttpSettings>,
     /// Several requests of each call, there.
-    pub compound: Option<CompoundSpec>,
+    compound: Option<CompoundSettings>,
     /// Calls of members that each call makes, on the compose lane.
+    #[serde(default, deserialize_with = "composite")]
     pub compose: Option<Composite>,
     /// Kernel that scores, on the native lane.
-    pub kernel: Option<Arc<dyn Kernel>>,
+    kernel: Option<KernelSettings>,
+    pub cache: Option<CacheSettings>,
     /// For the thread and asyncio lanes: nodes may run it, where the engine has some.
+    #[serde(default)]
     pub anywhere: bool,
 }
 
-/// The dict of `FunctionSpec.config`, whose values the package has checked.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct FunctionArg<'py> {
-    name: String,
-    lane: String,
-    shape: Word<Shape>,
-    timeout: Seconds,
-    grace: Seconds,
-    setup_timeout: Seconds,
-    total_timeout: Option<Seconds>,
-    retries: u16,
-    concurrency: Option<usize>,
-    isolation: String,
-    pinned: bool,
-    finish: bool,
-    #[pyo3(item("loop"))]
-    event_loop: Option<String>,
-    on_failure: OnFailureArg,
-    memory_limit: Option<u64>,
-    max_output: Option<u64>,
-    env: Vec<(Vec<u8>, Vec<u8>)>,
-    limit: Option<LimitArg>,
-    gather: Option<(usize, Seconds, bool)>,
-    run_if: Option<RunIfArg>,
-    pure: bool,
-    cache: Option<(PyRef<'py, PyOutcomeStore>, [u8; 32])>,
-    http: Option<PyRef<'py, HttpConfig>>,
-    compound: Option<CompoundArg<'py>>,
-    compose: Option<CompositeArg>,
-    member_of: Option<usize>,
-    has_fallback: bool,
-    kernel: Option<PyRef<'py, PyKernel>>,
-    anywhere: bool,
+/// A kernel and its options as a JSON object, and names of its columns.
+#[derive(Deserialize)]
+struct KernelSettings(String, Vec<String>);
+
+/// Folder for the outcomes of a function.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSettings {
+    #[serde(deserialize_with = "path")]
+    folder: PathBuf,
+    size: u64,
+    version: [u8; 32],
 }
 
-/// Conditions, (position of the source, comparison, bound), and what skipped cells show.
-#[derive(FromPyObject)]
-struct RunIfArg(Vec<(usize, Word<Comparison>, f32)>, Option<f32>);
+/// The open cache folders of an engine.
+pub type Stores = BTreeMap<PathBuf, Arc<OutcomeStore>>;
 
-#[derive(FromPyObject)]
-enum OnFailureArg {
-    Number(f32),
-    Word(String),
+/// Opens each folder once. Waits for the disk.
+pub fn open_stores(functions: &[FunctionSettings]) -> Stores {
+    let mut stores = Stores::new();
+    for CacheSettings { folder, size, .. } in functions.iter().filter_map(|one| one.cache.as_ref()) {
+        stores.entry(folder.clone()).or_insert_with(|| Arc::new(OutcomeStore::open(folder, *size)));
+    }
+    stores
 }
 
-/// The requests of its calls, or the position of the function whose requests fill its cells, and
-/// which column of the answers it has.
-#[derive(FromPyObject)]
-enum CompoundArg<'py> {
-    Leads(PyRef<'py, CompoundConfig>),
-    Follows(usize, usize),
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let given: FunctionArg<'py> = given.extract()?;
-        let on_failure = match &given.on_failure {
-            OnFailureArg::Number(number) => OnFailure::Value(*number),
-            OnFailureArg::Word(word) if word == "abstain" => OnFailure::Abstain,
-            // The package raises for "raise".
-            OnFailureArg::Word(_) => OnFailure::Nan,
+impl FunctionSettings {
+    /// Returns the function, on the lane with this index.
+    pub fn function(&self, lane: usize, stores: &Stores) -> Function {
+        let store = |cache: &CacheSettings| {
+            stores.get(&cache.folder).map(|store| CachePolicy { store: store.clone(), version: cache.version })
         };
-        let policy = Policy {
-            timeout: given.timeout.0,
-            grace: given.grace.0,
-            setup_timeout: given.setup_timeout.0,
-            total_timeout: given.total_timeout.map(|seconds| seconds.0),
-            retries: given.retries,
-            concurrency: given.concurrency,
-            limit: given.limit.map(|limit| limit.limit(given.concurrency)),
-            on_failure,
-        };
-        let (lane, lane_word) = LaneKind::of(&given.lane).ok_or_else(|| {
-            PyValueError::new_err(format!("reward function '{}': unknown lane '{}'", given.name, given.lane))
-        })?;
-        let gather = given.gather.map(|(max_size, wait, across)| Gather { max_size, max_wait: wait.0, across });
-        let run_if = given.run_if.map(|RunIfArg(conditions, otherwise)| {
-            let condition = |(source, comparison, bound): (usize, Word<Comparison>, f32)| Condition {
-                source,
-                comparison: comparison.0,
-                bound,
-            };
-            let conditions = conditions.into_iter().map(condition).collect();
-            Arc::new(RunIf { conditions, otherwise: otherwise.unwrap_or(f32::NAN) })
-        });
-        let compose = given.compose.map(CompositeArg::composite);
-        let store = given.cache.as_ref().map(|(folder, _)| folder.store.clone());
-        let cache = given.cache.map(|(folder, version)| CachePolicy { store: folder.store.clone(), version });
-        let function = Function {
-            name: given.name.into(),
-            shape: given.shape.0,
-            gather,
-            finish: given.finish,
-            run_if,
-            pure: given.pure,
-            cache,
-            member_of: given.member_of,
-            member_calls: compose.as_ref().map_or(0, Composite::calls),
-            has_fallback: given.has_fallback,
-            pinned: given.pinned,
-            isolated: given.isolation == "call",
-            lane: lane.index(),
-            policy,
-        };
-        let compound = given.compound.map(|compound| match compound {
-            CompoundArg::Leads(config) => CompoundSpec::Leads(Box::new(config.function.clone())),
-            CompoundArg::Follows(leader, column) => CompoundSpec::Follows { leader, column },
-        });
-        let (memory_limit, max_output, environment) = (given.memory_limit, given.max_output, given.env);
-        Ok(Self {
+        Function {
             lane,
-            lane_word,
-            function,
-            store,
-            resource_limits: ResourceLimits { memory_limit, max_output, environment },
-            event_loop: given.event_loop,
-            http: given.http.map(|http| http.function.clone()),
-            compound,
-            compose,
-            kernel: given.kernel.map(|kernel| kernel.kernel.clone()),
-            anywhere: given.anywhere,
-        })
+            cache: self.cache.as_ref().and_then(store),
+            member_calls: self.compose.as_ref().map_or(0, Composite::calls),
+            ..self.function.clone()
+        }
+    }
+
+    /// Makes its requests; `keys` are the sources that ask functions for a key.
+    pub fn requests(
+        &self,
+        cap: Option<&Arc<Spending>>,
+        keys: &[KeySource],
+    ) -> PyResult<(Option<HttpFunction>, Option<CompoundSpec>)> {
+        let wrong = |why: String| self.wrong(&why);
+        let caps = |own: Option<Arc<Spending>>| own.into_iter().chain(cap.cloned()).collect::<Vec<_>>();
+        let http = self.http.as_ref().map(|http| http.function(&caps(http.own_cap()), keys));
+        let compound = self.compound.as_ref().map(|compound| compound.spec(&caps, keys));
+        Ok((http.transpose().map_err(wrong)?, compound.transpose().map_err(wrong)?))
+    }
+
+    /// Makes its kernel.
+    pub fn kernel(&self) -> PyResult<Option<Arc<dyn Kernel>>> {
+        let Some(KernelSettings(spec, columns)) = &self.kernel else { return Ok(None) };
+        let kernel = kernels::kernel(spec, columns.clone()).map_err(|error| self.wrong(&error.to_string()))?;
+        Ok(Some(kernel.into()))
+    }
+
+    fn wrong(&self, why: &str) -> PyErr {
+        PyValueError::new_err(format!("reward function '{}': {why}", self.function.name))
     }
 }

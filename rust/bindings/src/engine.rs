@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::nanos;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
+use guerdon_http::KeySource;
 use guerdon_telemetry::metrics::Endpoint;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -23,23 +23,21 @@ use pythonize::pythonize;
 use tokio::runtime::Handle;
 
 use crate::batch::PyBatch;
-use crate::config::FunctionConfig;
-use crate::engine_parts::{EngineOptions, Parts};
+use crate::config::{EngineSettings, FunctionSettings, settings};
+use crate::engine_parts::Parts;
 use crate::gil;
 use crate::in_flight;
-use crate::journal::{EngineJournal, PyJournalConfig};
+use crate::journal::EngineJournal;
+use crate::key_requests::KeyRequests;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
-use crate::monitor::{self, Monitor, MonitorConfig};
-use crate::nodes::{self, PyLink, RemoteArg};
-use crate::process::WorkerArgs;
+use crate::monitor::{self, Monitor};
+use crate::nodes::{self, PyLink};
 use crate::reports;
 use crate::runtime;
-use crate::trace::TraceArg;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::{OpenBatchPayload, OpenBatchValues};
 use crate::values::whole_batch::WholeBatchPayload;
-use crate::watchdog::WatchdogOptions;
 
 /// Looking at the workers has a bound, even if the caller gave a longer one.
 const LONGEST_INSPECTION: Duration = Duration::from_secs(60);
@@ -105,37 +103,29 @@ impl Drop for Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (functions, *, workers, monitor = None, journal = None, watchdog = None, trace = None, remote = None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[pyo3(signature = (config, *, encode, keys))]
     fn new(
         py: Python<'_>,
-        functions: Vec<FunctionConfig>,
-        workers: WorkerArgs,
-        monitor: Option<MonitorConfig>,
-        journal: Option<PyJournalConfig>,
-        watchdog: Option<(f64, Option<PathBuf>)>,
-        trace: Option<TraceArg>,
-        remote: Option<RemoteArg>,
+        config: &Bound<'_, PyAny>,
+        encode: Py<PyAny>,
+        keys: Vec<PyRef<'_, KeyRequests>>,
     ) -> PyResult<Self> {
-        let runtime = runtime::handle()?;
-        let options = EngineOptions {
-            monitor: monitor.as_ref(),
-            journal,
-            watchdog: watchdog.map(|(seconds, file)| WatchdogOptions { after: in_time(seconds), file }),
-            trace,
-            remote,
-        };
-        let parts = Parts::start(py, &runtime, &functions, workers, options)?;
-        let kind = |one: &FunctionConfig| match &parts.remote {
+        let config: EngineSettings = settings(config)?;
+        let kind = |one: &FunctionSettings| match &config.remote {
             Some(_) if one.anywhere => LaneKind::Process,
-            _ => one.lane,
+            _ => one.lane.kind,
         };
         let one_by_one = |one: &Function| one.shape == Shape::Sample && one.gather.is_none();
+        let functions = config.functions.iter().map(|one| (kind(one), one_by_one(&one.function))).collect();
+        let pure = config.functions.iter().map(|one| one.function.pure).collect();
+        let runtime = runtime::handle()?;
+        let keys: Vec<KeySource> = keys.iter().filter_map(|requests| requests.source()).collect();
+        let parts = Parts::start(py, &runtime, config, encode, &keys)?;
         Ok(Self {
             pid: std::process::id(),
             runtime,
-            functions: functions.iter().map(|one| (kind(one), one_by_one(&one.function))).collect(),
-            pure: functions.iter().map(|one| one.function.pure).collect(),
+            functions,
+            pure,
             parts: ManuallyDrop::new(parts),
             closed: AtomicBool::new(false),
         })
@@ -237,7 +227,7 @@ impl Engine {
         let done = gil::finished(py, &self.runtime, timeout, closing);
         // After Ctrl-C too: what they hold back is written now.
         gil::detached(py, || {
-            parts.stores.iter().for_each(|store| store.close(timeout.min(CACHE_CLOSE)));
+            parts.stores.values().for_each(|store| store.close(timeout.min(CACHE_CLOSE)));
             parts.journal.iter().for_each(EngineJournal::close);
             parts.monitor.iter().for_each(Monitor::stop);
             parts.recorder.iter().for_each(|recorder| recorder.close(TRACE_CLOSE));

@@ -7,7 +7,6 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use guerdon_cache::OutcomeStore;
 use guerdon_core::clock::Clock;
 use guerdon_core::compose::ComposeLane;
 use guerdon_core::dependents;
@@ -16,31 +15,24 @@ use guerdon_core::lane::Lane;
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::spending::Spending;
+use guerdon_http::KeySource;
 use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
 use guerdon_native::NativeLane;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
-use crate::config::FunctionConfig;
+use crate::config::{EngineSettings, FunctionSettings, open_stores};
+use crate::gil;
 use crate::http;
-use crate::journal::{EngineJournal, PyJournalConfig};
+use crate::journal::EngineJournal;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
-use crate::monitor::{Monitor, MonitorConfig, Shown};
-use crate::nodes::{self, Here, RemoteArg};
-use crate::process::{EngineProcess, WorkerArgs};
-use crate::trace::{self, TraceArg};
-use crate::watchdog::{self, WatchdogOptions};
-
-/// Optional parts of an engine beside its lanes.
-pub struct EngineOptions<'a> {
-    pub monitor: Option<&'a MonitorConfig>,
-    pub journal: Option<PyJournalConfig>,
-    pub watchdog: Option<WatchdogOptions>,
-    pub trace: Option<TraceArg>,
-    pub remote: Option<RemoteArg>,
-}
+use crate::monitor::{Monitor, Shown};
+use crate::nodes::{self, Here};
+use crate::process::EngineProcess;
+use crate::{trace, watchdog};
 
 pub struct Parts {
     shown: Arc<Shown>,
@@ -61,30 +53,33 @@ impl Deref for Parts {
 }
 
 impl Parts {
-    /// Starts the parts of an engine of these functions.
+    /// Starts the parts of an engine with this configuration. `encode` makes JSON of values for the
+    /// journal; `keys` are the sources that ask functions for a key.
     pub fn start(
         py: Python<'_>,
         runtime: &Handle,
-        functions: &[FunctionConfig],
-        workers: WorkerArgs,
-        options: EngineOptions<'_>,
+        config: EngineSettings,
+        encode: Py<PyAny>,
+        keys: &[KeySource],
     ) -> PyResult<Self> {
-        let EngineOptions { monitor, journal, watchdog, trace, remote } = options;
+        let EngineSettings { functions, mut workers, cap, monitor, journal, watchdog, trace, remote } = config;
+        let functions = &functions[..];
         let clock = Clock::start();
-        let lane_of = |config: &FunctionConfig| match remote {
-            Some(_) if config.anywhere => LaneKind::Process.index(),
-            _ => config.function.lane,
+        let stores = gil::detached(py, || open_stores(functions));
+        let lane_of = |one: &FunctionSettings| match remote {
+            Some(_) if one.anywhere => LaneKind::Process.index(),
+            _ => one.lane.kind.index(),
         };
-        let core: Vec<Function> =
-            functions.iter().map(|one| Function { lane: lane_of(one), ..one.function.clone() }).collect();
+        let core: Vec<Function> = functions.iter().map(|one| one.function(lane_of(one), &stores)).collect();
         if let Some(fault) = dependents::fault(&core) {
             return Err(PyValueError::new_err(fault));
         }
         let own = Lanes::new(runtime, clock, &core, functions);
-        let specs = functions.iter().map(|config| config.http.clone()).collect();
-        let compounds = functions.iter().map(|config| config.compound.clone()).collect();
+        let cap = cap.map(|cap| Arc::new(Spending::new(cap)));
+        let requests = functions.iter().map(|one| one.requests(cap.as_ref(), keys)).collect::<PyResult<Vec<_>>>()?;
+        let (specs, compounds) = requests.into_iter().unzip();
         let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
-        let kernels = functions.iter().map(|config| config.kernel.clone()).collect();
+        let kernels = functions.iter().map(FunctionSettings::kernel).collect::<PyResult<_>>()?;
         let native = Arc::new(NativeLane::new(runtime, kernels, native_threads(workers.workers)));
         let composites = functions.iter().map(|config| config.compose.clone()).collect();
         let compose = Arc::new(ComposeLane::new(clock, composites));
@@ -92,11 +87,11 @@ impl Parts {
         let process = EngineProcess::default();
         let mut nodes = None;
         if core.iter().any(|function| function.lane == LaneKind::Process.index()) {
-            let config = workers.config(functions);
-            match remote {
-                None => lanes.push(process.start(runtime, clock, &core, LaneKind::Process.index(), config)),
+            workers.resource_limits = functions.iter().map(|one| one.resource_limits.clone()).collect();
+            match &remote {
+                None => lanes.push(process.start(runtime, clock, &core, LaneKind::Process.index(), workers)),
                 Some(remote) => {
-                    let here = Here { lanes: &own, process: &process, workers: config };
+                    let here = Here { lanes: &own, process: &process, workers };
                     let lane = nodes::lane(runtime, clock, functions, &core, remote, here);
                     lanes.push(lane.clone());
                     nodes = Some(lane);
@@ -104,7 +99,6 @@ impl Parts {
             }
         }
         let scheduler = Arc::new(Scheduler::start(runtime, clock, core, lanes));
-        let stores = distinct(functions.iter().filter_map(|config| config.store.clone()));
         let mut shown = Shown {
             scheduler,
             supervisor: own.supervisor.clone(),
@@ -116,24 +110,24 @@ impl Parts {
             journal: None,
             recorder: None,
         };
-        if let Some(options) = watchdog {
+        if let Some(config) = watchdog {
             let names = functions.iter().map(|config| config.function.name.to_string()).collect();
-            watchdog::start(runtime, &shown.scheduler, &shown.supervisor, names, options);
+            watchdog::start(runtime, &shown.scheduler, &shown.supervisor, names, config);
         }
         let mut trace_problem = None;
-        match trace.map(|arg| trace::start(arg, functions, &shown.scheduler, &shown.supervisor)).transpose() {
+        match trace.map(|config| trace::start(config, functions, &shown.scheduler, &shown.supervisor)).transpose() {
             Ok(recorder) => shown.recorder = recorder,
             Err(error) => trace_problem = Some(error.to_string()),
         }
         pass_warnings_on(&shown, functions);
         let kept = own.released.clone();
         shown.scheduler.on_payload_release(move |values| kept.keep(values));
-        let journal = journal.map(|config| EngineJournal::start(config, clock, &own.supervisor, &own.released));
+        let journal = journal.map(|config| EngineJournal::start(config, encode, clock, &own.supervisor, &own.released));
         let journal = journal.transpose()?;
         shown.journal = journal.as_ref().map(|journal| journal.journal().clone());
         let shown = Arc::new(shown);
         let (mut monitoring, mut sinks) = (None, Vec::<Arc<dyn Telemetry>>::new());
-        if let Some(config) = monitor {
+        if let Some(config) = &monitor {
             let (monitor, observer) = Monitor::start(py, runtime, config, functions, &shown);
             monitoring = Some(monitor);
             sinks.push(observer);
@@ -155,7 +149,7 @@ impl Parts {
 }
 
 /// Passes warnings of endpoints and cache folders on to Python, and to the timeline.
-fn pass_warnings_on(shown: &Shown, functions: &[FunctionConfig]) {
+fn pass_warnings_on(shown: &Shown, functions: &[FunctionSettings]) {
     let clock = shown.scheduler.clock();
     let warn = || {
         let (recorder, requests) = (shown.recorder.clone(), shown.supervisor.clone());
@@ -182,7 +176,7 @@ fn pass_warnings_on(shown: &Shown, functions: &[FunctionConfig]) {
         let why = format!("{shortage}: {}", http::ALLOW_MORE);
         requests.push(SupervisorRequest::Trouble { source: Source::Descriptors, place: String::new(), why });
     });
-    for store in &shown.stores {
+    for store in shown.stores.values() {
         let (requests, folder) = (shown.supervisor.clone(), store.folder().display().to_string());
         store.on_failure(move |reason| {
             let (place, why) = (folder.clone(), reason.to_owned());
@@ -195,15 +189,4 @@ fn pass_warnings_on(shown: &Shown, functions: &[FunctionConfig]) {
 /// are cores.
 fn native_threads(workers: usize) -> usize {
     workers.min(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
-}
-
-/// Each store once.
-fn distinct(stores: impl Iterator<Item = Arc<OutcomeStore>>) -> Vec<Arc<OutcomeStore>> {
-    let mut distinct: Vec<Arc<OutcomeStore>> = Vec::new();
-    for store in stores {
-        if !distinct.iter().any(|known| Arc::ptr_eq(known, &store)) {
-            distinct.push(store);
-        }
-    }
-    distinct
 }

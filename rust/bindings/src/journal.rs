@@ -1,5 +1,4 @@
-//! The settings of a dispatcher's journal, as Python says them; the journal of an engine; and the
-//! streams that killed writers left.
+//! The journal of an engine, and the streams that killed writers left.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
-use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, Recovery, TextSource, recover};
+use guerdon_telemetry::journal::{Journal, JournalConfig, JournalSources, Recovery, TextSource, recover};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
@@ -22,22 +21,6 @@ use crate::values::released::ReleasedValues;
 const CLOSE: Duration = Duration::from_secs(10);
 /// The longest that it waits for values that the journal is reading.
 const CLOSE_TEXTS: Duration = Duration::from_secs(1);
-
-/// Settings of the package for a journal: a `guerdon._insight.journal.plan.JournalConfig`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct PyJournalConfig {
-    folder: PathBuf,
-    run: String,
-    rank: i32,
-    /// Name, version and weight of each.
-    functions: Vec<(String, String, f32)>,
-    texts: Vec<String>,
-    dispatcher: String,
-    rotate: u64,
-    /// Makes JSON of the values of a column, called as `encode(values)`.
-    encode: Py<PyAny>,
-}
 
 /// Failures after nobody serves the engine's requests.
 #[derive(Default)]
@@ -55,17 +38,18 @@ pub struct EngineJournal {
 }
 
 impl EngineJournal {
+    /// Starts it. `encode(values)` makes JSON of the values of a column.
     pub fn start(
-        config: PyJournalConfig,
+        config: JournalConfig,
+        encode: Py<PyAny>,
         clock: Clock,
         requests: &Arc<SupervisorQueue>,
         released: &Arc<ReleasedValues>,
     ) -> std::io::Result<Self> {
-        let PyJournalConfig { folder, run, rank, functions, texts: columns, dispatcher, rotate, encode } = config;
         let texts = Arc::new(JournalTexts::new(encode, released.clone()));
-        let source = (!columns.is_empty()).then(|| texts.clone() as Arc<dyn TextSource>);
+        let source = (!config.texts.is_empty()).then(|| texts.clone() as Arc<dyn TextSource>);
         let late = Arc::<LateTroubles>::default();
-        let (kept, requests, place) = (late.clone(), requests.clone(), folder.display().to_string());
+        let (kept, requests, place) = (late.clone(), requests.clone(), config.folder.display().to_string());
         let on_trouble = move |why: &str| {
             let (place, why) = (place.clone(), why.to_owned());
             if kept.closing.load(Ordering::Acquire) {
@@ -74,20 +58,9 @@ impl EngineJournal {
                 requests.push(SupervisorRequest::Trouble { source: Source::Journal, place, why });
             }
         };
-        let name = |(name, version, weight)| FunctionName { name, version, weight };
-        let config = JournalConfig {
-            folder,
-            run,
-            rank,
-            functions: functions.into_iter().map(name).collect(),
-            texts: columns,
-            dispatcher,
-            rotate,
-            describe: location::described,
-            on_trouble: Box::new(on_trouble),
-            clock,
-        };
-        let journal = Arc::new(Journal::start(config, source)?);
+        let on_trouble = Box::new(on_trouble);
+        let sources = JournalSources { describe: location::described, on_trouble, clock, texts: source };
+        let journal = Arc::new(Journal::start(config, sources)?);
         Ok(Self { journal, texts, late })
     }
 

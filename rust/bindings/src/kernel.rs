@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use guerdon_core::timeout_messages::no_answer;
-use guerdon_native::kernels::{Fault, Input, Kernel};
+use guerdon_native::kernels::{self, Fault, Input, Kernel};
 use guerdon_native::{InputKind, read_input};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,15 +17,14 @@ use crate::values::text::Texts;
 /// Made of a JSON object: its name as `kernel`, and all its options; and of its columns' names.
 #[pyclass(frozen, module = "guerdon._native", name = "Kernel")]
 pub struct PyKernel {
-    pub kernel: Arc<dyn Kernel>,
+    kernel: Arc<dyn Kernel>,
 }
 
 #[pymethods]
 impl PyKernel {
     #[new]
     fn new(spec: &str, columns: Vec<String>) -> PyResult<Self> {
-        let kernel =
-            guerdon_native::kernels::kernel(spec, columns).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let kernel = kernels::kernel(spec, columns).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self { kernel: kernel.into() })
     }
 

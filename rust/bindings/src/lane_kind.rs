@@ -1,5 +1,8 @@
 //! Lane of a function, and the form of its calls' values that follows from it.
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
 /// Lane of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneKind {
@@ -12,15 +15,24 @@ pub enum LaneKind {
     Process,
 }
 
-impl LaneKind {
-    /// Returns the lane with this name in Python, and the name: code rewards are functions of the
-    /// process lane.
-    pub fn of(word: &str) -> Option<(Self, &'static str)> {
-        let all = [Self::Thread, Self::Asyncio, Self::Http, Self::Native, Self::Compose, Self::Process];
-        let named = all.into_iter().map(|lane| (lane, lane.word())).chain([(Self::Process, "code")]);
-        named.into_iter().find(|(_, name)| *name == word)
-    }
+/// Lane of a function, and its name in Python: code rewards are functions of the process lane.
+#[derive(Clone, Copy)]
+pub struct LaneName {
+    pub kind: LaneKind,
+    pub word: &'static str,
+}
 
+impl<'de> Deserialize<'de> for LaneName {
+    fn deserialize<D: Deserializer<'de>>(given: D) -> Result<Self, D::Error> {
+        use LaneKind::{Asyncio, Compose, Http, Native, Process, Thread};
+        let given = String::deserialize(given)?;
+        let all = [Thread, Asyncio, Http, Native, Compose, Process].into_iter().map(|kind| (kind, kind.word()));
+        let named = all.chain([(Process, "code")]).find(|(_, word)| *word == given);
+        named.map(|(kind, word)| Self { kind, word }).ok_or_else(|| D::Error::custom(format!("unknown lane '{given}'")))
+    }
+}
+
+impl LaneKind {
     /// The index of the lane in the engine.
     pub const fn index(self) -> usize {
         self as usize

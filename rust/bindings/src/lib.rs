@@ -4,7 +4,6 @@
 mod agent;
 mod batch;
 mod batch_result;
-mod cache;
 mod compose;
 mod compound;
 mod config;
@@ -21,23 +20,19 @@ mod kernel;
 mod key_requests;
 mod lane_kind;
 mod lanes;
-mod limit;
 mod local_lanes;
 mod location;
 mod log;
 mod math;
 mod monitor;
 mod nodes;
-mod parse;
 mod process;
 mod reports;
 mod runtime;
 mod stacks;
-mod tariff;
 mod trace;
 mod values;
 mod watchdog;
-mod words;
 
 /// The compiled engine of guerdon.
 #[pyo3::pymodule(gil_used = true)]
@@ -51,9 +46,7 @@ mod _native {
     #[pymodule_export]
     use crate::batch_result::PyBatchResult;
     #[pymodule_export]
-    use crate::cache::PyOutcomeStore;
-    #[pymodule_export]
-    use crate::compound::{CompoundConfig, outputs_match};
+    use crate::compound::outputs_match;
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
@@ -63,7 +56,7 @@ mod _native {
     #[pymodule_export]
     use crate::host::{Carrier, carry, reap_child};
     #[pymodule_export]
-    use crate::http::HttpConfig;
+    use crate::http::{check_http, read_score};
     #[pymodule_export]
     use crate::journal::recover_journal;
     #[pymodule_export]
@@ -92,10 +85,6 @@ mod _native {
     use crate::monitor::metric_families;
     #[pymodule_export]
     use crate::nodes::PyLink;
-    #[pymodule_export]
-    use crate::parse::read_score;
-    #[pymodule_export]
-    use crate::tariff::SpendingCap;
     #[pymodule_export]
     use crate::trace::trace_summary;
     #[pymodule_export]

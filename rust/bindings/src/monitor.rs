@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use guerdon_cache::OutcomeStore;
 use guerdon_core::clock::seconds;
 use guerdon_core::in_flight::{InFlight, Location};
 use guerdon_core::lane;
 use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::settings::optional_path;
 use guerdon_http::{EndpointSnapshot, HttpLane};
 use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_remote::{NodeSnapshot, RemoteLane};
@@ -25,25 +25,25 @@ use guerdon_telemetry::metrics::{
     State, Tallies, Worker, metrics, samples,
 };
 use guerdon_telemetry::timeline::Recorder;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serde::Deserialize;
 use tokio::runtime::Handle;
 
-use crate::config::FunctionConfig;
+use crate::config::{FunctionSettings, Stores};
 use crate::gil;
 use crate::process::EngineProcess;
 use crate::stacks::StackReader;
 
 /// Settings of the package for a monitor: a `guerdon._insight.monitor.settings.MonitorConfig`.
-#[derive(Clone, FromPyObject)]
-#[pyo3(from_item_all)]
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MonitorConfig {
     rank: u32,
     host: String,
     python: String,
     program: String,
+    #[serde(deserialize_with = "optional_path")]
     socket: Option<PathBuf>,
-    #[pyo3(from_py_with = numeric)]
     address: Option<SocketAddr>,
     /// The functions that send requests: name, number, and the path added to their addresses.
     fleets: Vec<(String, usize, String)>,
@@ -53,12 +53,6 @@ pub struct MonitorConfig {
     /// Facts about each code reward: its name, the level that holds, the layers that do, and the
     /// others.
     isolations: Vec<[String; 4]>,
-}
-
-/// Returns an address that is an IP address and a port.
-fn numeric(given: &Bound<'_, PyAny>) -> PyResult<Option<SocketAddr>> {
-    let wrong = |text: &str| PyValueError::new_err(format!("{text:?} is no address with a port"));
-    given.extract::<Option<String>>()?.map(|text| text.parse().map_err(|_| wrong(&text))).transpose()
 }
 
 /// Every metric: name, kind, labels, meaning.
@@ -81,7 +75,7 @@ pub struct Shown {
     pub remote: Option<Arc<RemoteLane>>,
     pub http: Arc<HttpLane>,
     /// The cache folders of its functions.
-    pub stores: Vec<Arc<OutcomeStore>>,
+    pub stores: Stores,
     pub journal: Option<Arc<Journal>>,
     /// Recorder of its timeline.
     pub recorder: Option<Arc<Recorder>>,
@@ -95,7 +89,7 @@ impl Shown {
         stats.insert("late_outcomes", self.scheduler.late_outcomes());
         stats.insert("open_batches", self.scheduler.open_batches() as u64);
         if !self.stores.is_empty() {
-            let counts: Vec<_> = self.stores.iter().map(|store| store.counts()).collect();
+            let counts: Vec<_> = self.stores.values().map(|store| store.counts()).collect();
             stats.insert("cache_bytes", counts.iter().map(|counts| counts.bytes).sum());
             stats.insert("cache_dropped", counts.iter().map(|counts| counts.dropped).sum());
         }
@@ -269,18 +263,18 @@ impl Monitor {
         py: Python<'_>,
         runtime: &Handle,
         config: &MonitorConfig,
-        functions: &[FunctionConfig],
+        functions: &[FunctionSettings],
         shown: &Arc<Shown>,
     ) -> (Self, Arc<dyn Telemetry>) {
         let tallies = Arc::new(Tallies::new(shown.scheduler.clock(), functions.len()));
         if config.address.is_some() {
             tallies.count();
         }
-        let known = |one: &FunctionConfig| Known {
+        let known = |one: &FunctionSettings| Known {
             name: one.function.name.to_string(),
-            lane: one.lane_word,
+            lane: one.lane.word,
             pure: one.function.pure,
-            kept: one.store.is_some(),
+            kept: one.cache.is_some(),
         };
         let functions = functions.iter().map(known).collect();
         let view = EngineView { shown: Arc::downgrade(shown), functions, config: config.clone() };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
+use guerdon_core::settings::seconds;
 use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
 use guerdon_inprocess::thread_lane::most_threads;
 use guerdon_process::{Printer, ProcessConfig, standard_error};
@@ -14,9 +15,10 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use serde::Deserialize;
 use tokio::runtime::Handle;
 
-use crate::config::FunctionConfig;
+use crate::config::FunctionSettings;
 use crate::gil;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
@@ -26,9 +28,16 @@ use crate::process::EngineProcess;
 /// Waiting in one go: no longer, so that a signal is answered.
 const LONGEST_TAKE: Duration = Duration::from_secs(1);
 
-/// `Engine(remote=…)`: what tells the functions from others', and how many seconds a node may say
-/// nothing.
-pub type RemoteArg = ([u8; 32], f64);
+/// Settings for nodes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteSettings {
+    /// Digest that tells the functions from others.
+    digest: [u8; 32],
+    /// Time that a node may say nothing.
+    #[serde(deserialize_with = "seconds")]
+    silence: Duration,
+}
 
 /// Carries bytes; what they mean is the engine's business at both ends.
 #[pyclass(frozen, module = "guerdon._native", name = "Link")]
@@ -136,20 +145,20 @@ pub struct Here<'a> {
 pub fn lane(
     runtime: &Handle,
     clock: Clock,
-    configs: &[FunctionConfig],
+    configs: &[FunctionSettings],
     functions: &[Function],
-    (digest, silence): RemoteArg,
+    settings: &RemoteSettings,
     here: Here<'_>,
 ) -> Arc<RemoteLane> {
     let Here { lanes: Lanes { supervisor, threads, loops, .. }, process, workers } = here;
     let frame_calls = (0..functions.len()).map(|id| workers.frame_calls(id)).collect();
-    let runs_on = configs.iter().enumerate().map(|(id, config)| match config.lane {
+    let runs_on = configs.iter().enumerate().map(|(id, config)| match config.lane.kind {
         LaneKind::Thread if config.anywhere => RunsOn::Threads(most_threads(&functions[id])),
         LaneKind::Asyncio if config.anywhere => RunsOn::Loop(loops.parallelism(id)),
         _ => RunsOn::Workers,
     });
     let runs_on: Vec<RunsOn> = runs_on.collect();
-    let kinds: Vec<LaneKind> = configs.iter().map(|config| config.lane).collect();
+    let kinds: Vec<LaneKind> = configs.iter().map(|config| config.lane.kind).collect();
     let workers = Mutex::new(Some(workers));
     let (process, all, handle) = (process.clone(), functions.to_vec(), runtime.clone());
     let (threads, loops) = (threads.clone(), loops.clone());
@@ -164,10 +173,10 @@ pub fn lane(
         });
         Arc::new(LocalLanes { kinds: kinds.clone(), threads: threads.clone(), loops: loops.clone(), process })
     };
-    let mut config = RemoteConfig::new(digest, functions.len(), Box::new(local));
+    let mut config = RemoteConfig::new(settings.digest, functions.len(), Box::new(local));
     config.frame_calls = frame_calls;
     config.runs_on = runs_on;
-    config.silence = Duration::try_from_secs_f64(silence).unwrap_or(Duration::MAX);
+    config.silence = settings.silence;
     let requests = supervisor.clone();
     config.warn = Arc::new(move |why| {
         requests.push(SupervisorRequest::Trouble { source: Source::Node, place: String::new(), why });

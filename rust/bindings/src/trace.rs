@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::lane;
@@ -16,23 +15,19 @@ use guerdon_telemetry::timeline::{Recorder, RecorderSources, Summary, TraceConfi
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::config::FunctionConfig;
+use crate::config::FunctionSettings;
 use crate::gil;
-
-/// File, bytes, seconds of the shortest call with its own slice, and the process's name.
-pub type TraceArg = (PathBuf, u64, f64, String);
 
 /// Makes the file of an engine's timeline, and begins to record. An obstacle does not keep the
 /// engine from scoring.
 pub fn start(
-    (path, bytes, shortest, process): TraceArg,
-    functions: &[FunctionConfig],
+    config: TraceConfig,
+    functions: &[FunctionSettings],
     scheduler: &Arc<Scheduler>,
     supervisor: &Arc<SupervisorQueue>,
 ) -> io::Result<Arc<Recorder>> {
-    let functions = functions.iter().map(|one| (one.function.name.to_string(), one.lane_word.to_owned())).collect();
-    let shortest = Duration::try_from_secs_f64(shortest.max(0.0)).unwrap_or(Duration::MAX);
-    let config = TraceConfig { path, bytes, shortest, process, functions };
+    let functions = functions.iter().map(|one| (one.function.name.to_string(), one.lane.word.to_owned())).collect();
+    let config = TraceConfig { functions, ..config };
     let (running, supervisor) = (Arc::downgrade(scheduler), supervisor.clone());
     let sources = RecorderSources {
         loads: Box::new(scheduler.loads()),

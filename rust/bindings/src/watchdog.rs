@@ -11,11 +11,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use guerdon_core::clock::seconds;
+use guerdon_core::clock;
 use guerdon_core::in_flight::{InFlight, InFlightCall, Location};
 use guerdon_core::lane;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::settings::{optional_path, seconds};
 use guerdon_inprocess::supervisor::SupervisorQueue;
+use serde::Deserialize;
 use tokio::runtime::Handle;
 
 /// Longest time that Python may take to answer before it counts as stuck.
@@ -26,9 +28,13 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_THREADS: usize = 32;
 
 /// When to report, and where beside the log.
-pub struct WatchdogOptions {
-    pub after: Duration,
-    pub file: Option<PathBuf>,
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchdogConfig {
+    #[serde(deserialize_with = "seconds")]
+    after: Duration,
+    #[serde(deserialize_with = "optional_path")]
+    file: Option<PathBuf>,
 }
 
 /// Parts that a report reads; it keeps nothing alive.
@@ -43,11 +49,11 @@ pub fn start(
     scheduler: &Arc<Scheduler>,
     supervisor: &Arc<SupervisorQueue>,
     names: Vec<String>,
-    options: WatchdogOptions,
+    config: WatchdogConfig,
 ) {
     let watched = Arc::new(WatchdogSources { names, scheduler: Arc::downgrade(scheduler) });
     let (runtime, supervisor) = (runtime.clone(), Arc::downgrade(supervisor));
-    let WatchdogOptions { after, file } = options;
+    let WatchdogConfig { after, file } = config;
     let patience = PATIENCE.min(after);
     scheduler.watch_stalls(after, move |stalled| {
         let Some(supervisor) = supervisor.upgrade() else { return };
@@ -106,7 +112,7 @@ impl WatchdogSources {
         let first = call.samples.first().map_or(0, |span| span.start);
         let count: usize = call.samples.iter().map(ExactSizeIterator::len).sum();
         let samples = if count == 1 { format!("sample {first}") } else { format!("{count} samples from {first}") };
-        let age = seconds(call.age_ns);
+        let age = clock::seconds(call.age_ns);
         let phase = call.phase.word();
         // Writing to a String can't fail.
         let _ = writeln!(text, "{name:?} on {samples} of batch {}: {phase} for {age:.1} s in {place}", call.batch);

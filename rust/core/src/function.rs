@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::limits::Limit;
 use crate::outcome_cache::CachePolicy;
+use crate::settings::{optional_seconds, seconds};
 
 /// The index of a function among the dispatcher's.
 pub type FunctionId = usize;
@@ -24,9 +25,12 @@ pub enum Shape {
 }
 
 /// Value of a failed cell in the result.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnFailure {
     /// NaN, and the status that says why. `raise` is this to the engine; the package raises.
+    #[default]
+    #[serde(alias = "raise")]
     Nan,
     /// NaN, as if the function had abstained.
     Abstain,
@@ -35,33 +39,42 @@ pub enum OnFailure {
 }
 
 /// Rule by which a function's samples are gathered into calls (`scheduler::gather`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Gather {
     /// The most samples in one call, at least 1.
     pub max_size: usize,
     /// Longest time that an incomplete call waits for more samples.
+    #[serde(deserialize_with = "seconds")]
     pub max_wait: Duration,
     /// True if samples of several batches may be in one call, where the payloads allow it too.
     pub across: bool,
 }
 
 /// The rules for one function's calls.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Policy {
     /// Bounds one attempt, from the start of user code. Held by the lane.
+    #[serde(deserialize_with = "seconds")]
     pub timeout: Duration,
     /// Time that a call has to stop before its worker is killed.
+    #[serde(deserialize_with = "seconds")]
     pub grace: Duration,
     /// Bounds `setup()`.
+    #[serde(deserialize_with = "seconds")]
     pub setup_timeout: Duration,
     /// Bounds a call, queueing and retries included. Held by the scheduler.
+    #[serde(default, deserialize_with = "optional_seconds")]
     pub total_timeout: Option<Duration>,
     /// Attempts after the first.
+    #[serde(default)]
     pub retries: u16,
     /// Calls at a time; `None` leaves it to the lane.
     pub concurrency: Option<usize>,
     /// Limit that its calls must pass before they are handed out.
     pub limit: Option<Limit>,
+    #[serde(default)]
     pub on_failure: OnFailure,
 }
 
@@ -100,7 +113,8 @@ pub enum Comparison {
 }
 
 /// Condition on another function's outcome for the same sample.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Condition {
     pub source: FunctionId,
     pub comparison: Comparison,
@@ -126,7 +140,8 @@ impl Condition {
 }
 
 /// When a function is called at all.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunIf {
     /// Each about another function; all must hold.
     pub conditions: Box<[Condition]>,
@@ -141,7 +156,8 @@ pub fn visible(functions: &[Function]) -> usize {
 }
 
 /// One reward function.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Function {
     pub name: Arc<str>,
     pub shape: Shape,
@@ -154,16 +170,20 @@ pub struct Function {
     pub run_if: Option<Arc<RunIf>>,
     /// True if identical calls, in flight at the same time, are made once: only for functions that
     /// take one sample and have no `finish`.
+    #[serde(default)]
     pub pure: bool,
     /// Store of its outcomes: only of a pure function.
+    #[serde(skip)]
     pub cache: Option<CachePolicy>,
     /// The function that makes its calls, of a hidden one (`compose`): it has no cells in results.
     /// Hidden functions follow all others.
     pub member_of: Option<FunctionId>,
     /// The most member calls that one of its calls makes.
+    #[serde(skip)]
     pub member_calls: usize,
     /// True if another function is called where it fails: its calls don't wait for an open circuit
     /// breaker.
+    #[serde(default)]
     pub has_fallback: bool,
     /// True if it has a worker for itself, so that module state behaves as in the trainer's
     /// process.
@@ -171,6 +191,7 @@ pub struct Function {
     /// True if each call gets a fresh worker (`isolation="call"`).
     pub isolated: bool,
     /// Index of the engine's lane that runs it.
+    #[serde(skip)]
     pub lane: usize,
     pub policy: Policy,
 }

@@ -44,6 +44,7 @@ pub mod pidfd;
 pub mod report;
 pub mod scheduler;
 pub mod sent_constants;
+pub mod settings;
 pub mod spending;
 pub mod stall;
 mod sync;

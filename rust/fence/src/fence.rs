@@ -15,13 +15,13 @@ use seccompiler::BpfProgram;
 
 use crate::error::FenceError;
 use crate::files::Files;
-use crate::filter::{self, AllowedCalls};
 use crate::identity::FreeUser;
 use crate::layer::{Layer, Layers, refused};
 use crate::namespaces::{self, ProcessNames, Unshare};
 use crate::own_folder::{self, OwnFolder};
 use crate::private_root::MakeFixed;
 use crate::rules::Rules;
+use crate::seccomp::{self, AllowedCalls};
 use crate::{identity, limits, private_root, signal_filter};
 
 /// Closes all descriptors but these, which are sorted; the caller's, since it takes `unsafe`.
@@ -173,9 +173,9 @@ impl Fence {
         if !self.rules.leaves_out(Layer::Seccomp) {
             let own_files_only = self.user.is_some() || self.fixed_files;
             let Rules { processes, execute, .. } = self.rules;
-            let program = |processes| filter::of_a_child(AllowedCalls { processes, execute, own_files_only });
+            let program = |processes| seccomp::of_a_child(AllowedCalls { processes, execute, own_files_only });
             self.programs = Some(Programs { own: program(processes)?, alone: program(false)? });
-            seccompiler::apply_filter(&filter::of_the_family()?)?;
+            seccompiler::apply_filter(&seccomp::of_the_family()?)?;
         }
         self.settle(Layer::Seccomp, |_| Ok(String::new()));
         Ok(())

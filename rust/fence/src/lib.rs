@@ -12,7 +12,6 @@ mod denied_calls;
 mod error;
 mod fence;
 mod files;
-mod filter;
 mod identity;
 mod layer;
 mod limits;
@@ -20,6 +19,7 @@ mod namespaces;
 mod own_folder;
 mod private_root;
 mod rules;
+mod seccomp;
 mod signal_filter;
 
 pub use error::FenceError;

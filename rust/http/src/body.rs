@@ -6,14 +6,16 @@
 //!   while it is sent.
 
 use guerdon_core::text::RawText;
+use serde::Deserialize;
 
 use crate::escape::{escape_some, length, plain_some};
 
 /// A piece of a body.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Piece {
     /// JSON as it is.
-    Raw(Vec<u8>),
+    Raw(#[serde(with = "serde_bytes")] Vec<u8>),
     /// A sample's text in this column, escaped, without quotation marks: it is within a string.
     Text(usize),
     /// A sample's value in this column, as JSON: a string, or JSON already.

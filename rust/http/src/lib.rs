@@ -17,6 +17,7 @@ mod dialect;
 mod dns;
 mod endpoint;
 mod endpoint_error;
+mod error_classification;
 mod escape;
 mod fd_limit;
 mod fleet;
@@ -37,9 +38,9 @@ mod redaction;
 mod repair;
 mod request;
 mod request_body;
-mod request_error;
 mod request_queue;
 mod response;
+mod settings;
 mod tcp;
 mod tls;
 
@@ -61,3 +62,4 @@ pub use parse::{
     AnswerText, Choice, Criterion, Judgment, Layout, LogProb, Method, Pattern, Range, Rubric, ScoreParser, Which,
 };
 pub use response::ResponseParser;
+pub use settings::{HttpSettings, ParseSettings};

@@ -1,9 +1,12 @@
 //! Configuration of the process lane.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use guerdon_core::function::FunctionId;
+use guerdon_core::settings::path;
+use serde::{Deserialize, Deserializer};
 
 use crate::output::{Sink, standard_error};
 use crate::recycle::Recycle;
@@ -11,23 +14,36 @@ use crate::resource_limits::ResourceLimits;
 use crate::shared_page::CALLS;
 
 /// Settings of the lane for its processes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ProcessConfig {
     /// The interpreter.
+    #[serde(deserialize_with = "path")]
     pub python: PathBuf,
     /// The folder of `_zygote.py`.
+    #[serde(deserialize_with = "path")]
     pub worker_dir: PathBuf,
     /// The functions, as `guerdon._functions.serialization.serialized_functions` pickles them.
+    #[serde(with = "serde_bytes")]
     pub serialized_functions: Vec<u8>,
     /// Workers that share the work.
     pub workers: usize,
     /// By function; a function beyond the end has none.
+    #[serde(skip)]
     pub resource_limits: Vec<ResourceLimits>,
     /// When a worker is replaced that could go on.
     pub recycle: Recycle,
     /// All of the zygote's environment, and so of the workers'; `None`: this process's.
+    #[serde(deserialize_with = "environment")]
     pub environment: Option<Vec<(OsString, OsString)>>,
     /// Destination of the lines that workers print.
+    #[serde(skip, default = "standard_error")]
     pub sink: Sink,
+}
+
+fn environment<'de, D: Deserializer<'de>>(given: D) -> Result<Option<Vec<(OsString, OsString)>>, D::Error> {
+    let pairs = Vec::<(Vec<u8>, Vec<u8>)>::deserialize(given)?.into_iter();
+    Ok(Some(pairs.map(|(name, value)| (OsString::from_vec(name), OsString::from_vec(value))).collect()))
 }
 
 impl ProcessConfig {

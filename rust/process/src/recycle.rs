@@ -5,13 +5,18 @@
 
 use std::time::Duration;
 
+use guerdon_core::settings::optional_seconds;
+use serde::Deserialize;
+
 /// Bounds on a worker's life; a worker that reaches one is replaced. Those of a pinned function and
 /// of single calls are not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Recycle {
     /// Most calls that it runs.
     pub calls: Option<u64>,
     /// Its age.
+    #[serde(deserialize_with = "optional_seconds")]
     pub age: Option<Duration>,
     /// Bytes of its resident memory.
     pub rss: Option<u64>,

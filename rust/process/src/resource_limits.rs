@@ -3,8 +3,11 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 /// The resource limits of one function. The default is none.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ResourceLimits {
     /// Bytes of private memory beyond what the worker had when its functions were loaded.
     /// Enforced by the worker.

@@ -3,7 +3,7 @@
 //! `lane` is what the scheduler sees, `node` one agent as the driver knows it, `session` the task
 //! that serves it; `agent` is the other side. `link` carries bytes between the two, whatever the
 //! transport, and `host` carries messages over a Unix socket; `wire` has their meaning. `loss` and
-//! `apart` tell which call ended its node; `backlog` and `balance` keep its workers busy.
+//! `isolated_frames` tell which call ended its node; `backlog` and `balance` keep its workers busy.
 //!
 //! - All scheduling stays in the driver: an agent retries nothing and knows no batch.
 //! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes:

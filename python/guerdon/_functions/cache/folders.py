@@ -1,18 +1,16 @@
-"""The cache folders of a dispatcher: what its functions agree on, and what the engine opens."""
+"""The cache folders of a dispatcher: what its functions agree on, and their form for the engine."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from guerdon._functions.cache.versions import version_of
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 
-if TYPE_CHECKING:
-    from guerdon._native import OutcomeStore
-
-__all__ = ["check_folders", "open_caches"]
+__all__ = ["check_folders", "folder_config"]
 
 
 def check_folders(specs: Iterable[FunctionSpec]) -> None:
@@ -34,16 +32,8 @@ def check_folders(specs: Iterable[FunctionSpec]) -> None:
             )
 
 
-def open_caches(specs: Iterable[FunctionSpec]) -> dict[str, tuple[OutcomeStore, bytes]]:
-    """The folder of each function that has one, opened, and the function's version, by name."""
-    from guerdon._native import OutcomeStore
-
-    folders: dict[str, OutcomeStore] = {}
-    caches = {}
-    for spec in specs:
-        if spec.cache is not None:
-            folder = spec.cache.folder
-            if folder not in folders:
-                folders[folder] = OutcomeStore(folder, spec.cache.size)
-            caches[spec.name] = folders[folder], version_of(spec)
-    return caches
+def folder_config(spec: FunctionSpec) -> dict[str, Any] | None:
+    """The form for the engine of a function's folder, if it has one, with the function's version."""
+    if spec.cache is None:
+        return None
+    return {"folder": os.fsencode(spec.cache.folder), "size": spec.cache.size, "version": version_of(spec)}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon._insight.journal.json_texts import encode
 from guerdon._insight.journal.schema import dispatcher_text
 from guerdon._insight.journal.versions import source_version
 from guerdon._system.launcher import rank
@@ -21,10 +21,10 @@ __all__ = ["JournalConfig", "JournalPlan"]
 class JournalConfig(TypedDict):
     """Settings of a journal for the engine."""
 
-    folder: str
+    folder: bytes
     run: str
     rank: int
-    functions: Sequence[tuple[str, str, float]]
+    functions: Sequence[Mapping[str, str | float]]
     """Name, version and weight of each."""
     texts: Sequence[str]
     """Its columns of texts: ``prompt``, ``completion``, ``column_…``."""
@@ -32,8 +32,6 @@ class JournalConfig(TypedDict):
     """A JSON object for the metadata of each part."""
     rotate: int
     """Bytes of a part at which the next one begins."""
-    encode: Callable[[list[object]], list[str | None]]
-    """It makes JSON of all values but strings."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,13 @@ class JournalPlan:
         assert isinstance(journal.rotate, int)
         assert journal.run is not None
         return JournalConfig(
-            folder=str(journal.folder),
+            folder=os.fsencode(journal.folder),
             run=journal.run,
             rank=rank(),
-            functions=[(spec.name, source_version(spec), weight) for spec, weight in pairs],
+            functions=[
+                {"name": spec.name, "version": source_version(spec), "weight": weight} for spec, weight in pairs
+            ],
             texts=[*texts, *(f"column_{name}" for name in journal.columns)],
             dispatcher=dispatcher_text(self.incomplete),
             rotate=journal.rotate,
-            encode=encode,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import socket
 import sys
@@ -31,7 +32,7 @@ class MonitorConfig(TypedDict):
     host: str
     python: str
     program: str
-    socket: str | None
+    socket: bytes | None
     """The place of the Unix socket of the live state; None: none is served."""
     address: str | None
     """Numeric, with a port, for the metrics; None: they are not served."""
@@ -125,7 +126,7 @@ def _config(
         host=socket.gethostname(),
         python=platform.python_version(),
         program=(sys.argv or [""])[0],
-        socket=path,
+        socket=None if path is None else os.fsencode(path),
         address=address,
         fleets=fleets,
         judges=[_requests(spec) for spec in specs],

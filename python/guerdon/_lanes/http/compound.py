@@ -23,8 +23,8 @@ from guerdon.limits import native
 
 if TYPE_CHECKING:
     from guerdon._functions.conditions import Conditions
+    from guerdon._functions.lane_plan import Keys
     from guerdon._lanes.http.body import Piece
-    from guerdon._native import CompoundConfig, SpendingCap
 
 __all__ = ["CompoundPlan", "CompoundReward", "Criterion", "Member"]
 
@@ -54,7 +54,7 @@ class CompoundPlan:
         kind: ``"criteria"``, ``"rubric"``, ``"pairwise"`` or ``"cases"``.
         members: They share the spec of the first, its limit and its endpoints.
         fields: The columns of all of them, by number.
-        settings: Those of the kind, for the engine's ``CompoundConfig``.
+        settings: Those of the kind, for the engine.
     """
 
     kind: str
@@ -78,29 +78,29 @@ class CompoundPlan:
             made.append(Member(name, replace(plan, body=_renumbered(plan.body, places)), first))
         return cls(kind, tuple(made), tuple(fields), settings)
 
-    def config(self, function: str, *, key: bool = True, cap: SpendingCap | None = None) -> CompoundConfig:
-        """Returns the form for the engine, with the API keys.
-
-        Args:
-            key: False to check the rest without reading a key.
-            cap: What all functions of its dispatcher may spend together.
+    def check(self, function: str) -> None:
+        """Checks the requests of its members, without reading their keys.
 
         Raises:
             RegistrationError: An option is wrong.
         """
-        from guerdon._native import CompoundConfig
+        for member in self.members:
+            member.plan.check(function)
 
+    def config(self, function: str, positions: Mapping[str, int], keys: Keys | None) -> dict[str, Any]:
+        """Returns the form for the engine of a function that sends requests."""
         spec = self.members[0].spec
-        policy, tariff = spec.policy, spec.tariff(cap)
-        rules = policy.timeout, policy.retries, spec.concurrency, native(policy.limit, "http")
-        members = [
-            (member.plan.config(function, key=key, tariff=tariff), list(member.second)) for member in self.members
-        ]
-        return CompoundConfig(self.kind, members, rules, self.settings)
-
-    def native(self, function: str, positions: Mapping[str, int], cap: SpendingCap | None) -> CompoundConfig:
-        """Returns the native form of a function that sends requests."""
-        return self.config(function, cap=cap)
+        policy, tariff = spec.policy, spec.tariff()
+        rules = {
+            "timeout": policy.timeout,
+            "grace": 0.0,
+            "setup_timeout": policy.timeout,
+            "retries": policy.retries,
+            "concurrency": spec.concurrency,
+            "limit": native(policy.limit, "http", spec.concurrency),
+        }
+        members = [(member.plan.config(function, keys, tariff), member.second) for member in self.members]
+        return {"leads": {"kind": {self.kind: self.settings}, "members": members, "rules": rules}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class Criterion:
 
     fields: tuple[Field, ...] = ()
 
-    def native(self, function: str, positions: Mapping[str, int], cap: SpendingCap | None) -> tuple[int, int]:
+    def config(self, function: str, positions: Mapping[str, int], keys: Keys | None) -> dict[str, Any]:
         """Returns the position of the function that sends its requests, and the column.
 
         Raises:
@@ -127,7 +127,7 @@ class Criterion:
         """
         if self.leader not in positions:
             raise RegistrationError(f"{function!r} is a column of a rubric: put the rubric itself into the list.")
-        return positions[self.leader], self.column
+        return {"follows": (positions[self.leader], self.column)}
 
 
 class CompoundReward(HttpReward):
@@ -151,7 +151,7 @@ class CompoundReward(HttpReward):
     ) -> None:
         self._made = made
         if isinstance(plan, CompoundPlan):
-            plan.config(name, key=False)
+            plan.check(name)
         self.spec = FunctionSpec(
             name=name,
             item=self,

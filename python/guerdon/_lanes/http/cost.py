@@ -12,16 +12,13 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from guerdon._functions import options as checked
 from guerdon._system.launcher import run_id
 from guerdon._system.units import number
 from guerdon.errors import RegistrationError
 from guerdon.limits import folder
-
-if TYPE_CHECKING:
-    from guerdon._native import SpendingCap
 
 __all__ = ["Cost", "cap", "of_options"]
 
@@ -46,19 +43,17 @@ class Cost:
     keep_answers: bool = False
     longest_answer: int | None = None
 
-    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> dict[str, Any]:
+    def tariff(self, function: str, key: str | None) -> dict[str, Any]:
         """Returns the form for the engine.
 
         Args:
             function: Its name.
             key: Of the function's limit.
-            dispatchers: The cap of its dispatcher.
         """
         own = None if self.max_cost is None else cap(self.max_cost, f"of {function!r}", [] if key is None else [key])
-        caps = [one for one in (own, dispatchers) if one is not None and self.price is not None]
         return {
-            "price": self.price,
-            "caps": caps,
+            "price": None if self.price is None else dict(zip(_KINDS, self.price, strict=True)),
+            "cap": own,
             "keep_answers": self.keep_answers,
             "longest_answer": self.longest_answer,
         }
@@ -97,17 +92,16 @@ def _longest_answer(request: Mapping[str, object]) -> int | None:
     return next((tokens for tokens in inner if tokens is not None), None)
 
 
-def cap(most: float, whose: str, keys: Iterable[str]) -> SpendingCap:
-    """A cap, shared with the processes of this host that use the same keys, if there are any."""
-    from guerdon._native import SpendingCap
-
-    named = sorted(set(keys))
-    if not named:
-        return SpendingCap(most, whose=whose)
-    run = run_id()
-    parts = "\0".join((whose, run, *named)).encode("utf-8", "surrogatepass")
-    path = folder() / f"{hashlib.sha256(parts).hexdigest()[:32]}.cost"
-    return SpendingCap(most, whose=whose, shared=(str(path), bool(run)))
+def cap(most: float, whose: str, keys: Iterable[str]) -> dict[str, Any]:
+    """A cap for the engine, shared with the processes of this host that use the same keys, if there
+    are any."""
+    shared = None
+    if named := sorted(set(keys)):
+        run = run_id()
+        parts = "\0".join((whose, run, *named)).encode("utf-8", "surrogatepass")
+        path = folder() / f"{hashlib.sha256(parts).hexdigest()[:32]}.cost"
+        shared = {"path": bytes(path), "kept": bool(run)}
+    return {"max_cost": most, "whose": whose, "shared": shared}
 
 
 def _price(function: str, given: object) -> tuple[float, float, float, float]:

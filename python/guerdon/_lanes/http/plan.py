@@ -3,7 +3,9 @@ plan can be pickled and shown."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import astuple, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from guerdon._functions.options import BATCH_WAIT
@@ -16,8 +18,8 @@ from guerdon.errors import RegistrationError
 from guerdon.parse import Parse
 
 if TYPE_CHECKING:
+    from guerdon._functions.lane_plan import Keys
     from guerdon._lanes.http.body import Piece
-    from guerdon._native import HttpConfig
 
 __all__ = ["Plan"]
 
@@ -61,47 +63,46 @@ class Plan:
         """The first endpoint."""
         return self.fleet.endpoints[0][0]
 
-    def config(self, function: str, *, key: bool = True, tariff: dict[str, Any] | None = None) -> HttpConfig:
-        """Returns the form for the engine, with the API key.
-
-        Args:
-            key: False to check the rest without reading the key.
-            tariff: What its requests cost (`Cost.tariff`).
+    def check(self, function: str) -> None:
+        """Checks the plan as far as the engine can tell, without reading the key.
 
         Raises:
             RegistrationError: An option is wrong.
         """
-        from guerdon._native import HttpConfig, KeyRequests
+        from guerdon._native import check_http
 
-        requests = KeyRequests() if key and self.secret.function is not None else None
-        settings = {
-            "url": self.url,
+        try:
+            check_http(self.config(function))
+        except ValueError as error:
+            raise RegistrationError(f"reward function {function!r}: {error}.") from None
+
+    def config(self, function: str, keys: Keys | None = None, tariff: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the form for the engine.
+
+        Args:
+            function: Its name.
+            keys: Gets the requests for a key that a function returns, and what begins to answer
+                them. None leaves out the key.
+            tariff: What its requests cost (`Cost.tariff`).
+
+        Raises:
+            RegistrationError: A file can't be read, or the key is not there.
+        """
+        after = self.fleet.hedge_after
+        return {
             "endpoints": self.fleet.endpoints,
             "resolve_all": self.fleet.resolve_all,
-            "hedge_after": self.fleet.hedge_after,
-            "hedge_share": self.fleet.hedge_share,
-            "body": self.body,
-            "api": self.api,
-            "parse": None if self.api in ("rewards", "sandbox", "score") else self.parse,
-            "path": self.path,
+            "hedging": None if after is None else {"after": dict([after]), "share": self.fleet.hedge_share},
+            "body": [_tagged(piece) for piece in self.body],
+            "response": self._response(),
             "headers": self.headers,
-            "key": self.secret.read(function) if key else None,
-            "key_file": self.secret.path,
-            "key_requests": requests,
+            "key": None if keys is None else self._key(function, keys),
             "http2": self.http2,
             "authorities": _read(function, "ca_file", self.ca_file),
             "only_these_authorities": self.ca_only,
             "client_certificate": self._client_certificate(function),
             "tariff": tariff,
         }
-        try:
-            config = HttpConfig(settings)
-        except (ValueError, TypeError) as error:
-            # The cause describes a wrong value; the error itself names our field.
-            raise RegistrationError(f"reward function {function!r}: {error.__cause__ or error}.") from None
-        if requests is not None:
-            self.secret.serve(requests, function)
-        return config
 
     def identity(self) -> tuple[object, ...]:
         """Returns everything that decides the answer to a request and its score."""
@@ -114,6 +115,25 @@ class Plan:
             [url for url, _ in address],
             *read,
         )
+
+    def _response(self) -> str | dict[str, Any]:
+        """How the engine reads a response."""
+        if self.api == "sandbox":
+            return self.api
+        return {self.api: self.path or None} if self.api in ("rewards", "score") else {"judge": (self.api, self.parse)}
+
+    def _key(self, function: str, keys: Keys) -> dict[str, Any] | None:
+        """The key, or the place among `keys` of requests for it."""
+        from guerdon._native import KeyRequests
+
+        if self.secret.function is not None:
+            requests = KeyRequests()
+            keys.append((requests, partial(self.secret.serve, requests, function)))
+            return {"function": len(keys) - 1}
+        key, path = self.secret.read(function), self.secret.path
+        if key is None:
+            return None
+        return {"text": key} if path is None else {"file": (key, os.fsencode(path))}
 
     def _client_certificate(self, function: str) -> tuple[bytes, bytes] | None:
         chain = _read(function, "client_cert", self.client_cert)
@@ -132,3 +152,12 @@ def _read(function: str, option: str, path: str | None) -> bytes | None:
         raise RegistrationError(
             f"reward function {function!r}: {option}={path!r} can't be read: {error.strerror}."
         ) from None
+
+
+def _tagged(piece: Piece) -> str | dict[str, Any]:
+    if isinstance(piece, bytes):
+        return {"raw": piece}
+    if isinstance(piece, list):
+        return {"each": [_tagged(one) for one in piece]}
+    kind, column = piece
+    return kind if kind == "repair" else {kind: column}

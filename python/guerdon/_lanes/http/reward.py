@@ -36,7 +36,7 @@ class HttpReward:
     def __init__(self, made: tuple[Callable[..., HttpReward], dict[str, Any]], plan: Plan, options: Options) -> None:
         self._made = made
         name = str(options.name)
-        plan.config(name, key=False)
+        plan.check(name)
         wished = checked.flag_or_none(name, "pure", options.pure)
         cache, pure = checked_cache(name, options.cache, options.cache_version, pure=wished)
         columns = (name for field in plan.fields for name in field.columns)

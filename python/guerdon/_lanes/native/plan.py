@@ -26,8 +26,12 @@ class KernelPlan:
     spec: str
     fields: tuple[KernelColumn, ...]
 
+    def config(self) -> tuple[str, list[str]]:
+        """Returns the form for the engine."""
+        return self.spec, [field.column for field in self.fields]
+
     def kernel(self, function: str) -> Kernel:
-        """Returns the form for the engine.
+        """Returns the kernel, for calls without an engine.
 
         Raises:
             RegistrationError: An option is wrong.
@@ -35,6 +39,6 @@ class KernelPlan:
         from guerdon._native import Kernel
 
         try:
-            return Kernel(self.spec, [field.column for field in self.fields])
+            return Kernel(*self.config())
         except ValueError as error:
             raise RegistrationError(f"reward function {function!r}: {error}.") from None

@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from guerdon._lanes.remote.engine_setup import EngineContent, configs_of, this_python, unpack
+from guerdon._lanes.remote.engine_setup import EngineContent, this_python, unpack
 from guerdon.errors import ClosedError, RegistrationError
 
 if TYPE_CHECKING:
@@ -133,16 +133,18 @@ class NodeAgent:
 
         self.load()
         agent = _native.Agent(
-            configs_of(self.content),
-            self.digest,
             {
-                "workers": self.workers,
-                "python": self.python,
-                "worker_dir": self.worker_dir,
-                "serialized_functions": self.functions,
-                "environment": self.environment,
-                "recycle": self.content.recycle,
-            },
+                "functions": self.content.functions,
+                "digest": self.digest,
+                "workers": {
+                    "workers": self.workers,
+                    "python": os.fsencode(self.python),
+                    "worker_dir": os.fsencode(self.worker_dir),
+                    "serialized_functions": self.functions or b"",
+                    "environment": self.environment,
+                    "recycle": self.content.recycle,
+                },
+            }
         )
         if self._specs is not None:
             from guerdon._lanes.thread_supervisor import ThreadSupervisor
@@ -162,7 +164,7 @@ def _functions_here(content: EngineContent, *, in_workers: bool) -> bytes | None
     if content.serialized is None:
         return None
     loaded = pickle.loads(content.serialized)
-    lanes = [options["lane"] for options in content.functions]
+    lanes = [config["lane"] for config in content.functions]
     loaded["functions"] = [
         entry if (lane in ("process", "code")) == in_workers else None
         for lane, entry in zip(lanes, loaded["functions"], strict=True)

@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.recycling import native
 
 if TYPE_CHECKING:
     from guerdon._lanes.recycling import Recycle
 
-__all__ = ["EngineContent", "EngineSetup", "configs_of", "pack", "unpack"]
+__all__ = ["EngineContent", "EngineSetup", "pack", "unpack"]
 
 _PYTHON: Final = f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -44,7 +45,7 @@ class EngineContent(NamedTuple):
     serialized: bytes | None
     """The result of `guerdon._functions.serialization.serialized_functions.serialize`."""
     worker_env: dict[str, str | None]
-    recycle: tuple[int | None, float | None, int | None]
+    recycle: dict[str, float | None]
 
 
 def pack(
@@ -64,7 +65,7 @@ def pack(
     from guerdon import __version__
 
     functions = [_function(spec) for spec in specs]
-    bounds = (None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes)
+    bounds = native(recycle)
     contents = [_content(spec) for spec in specs]
     all_parts = (__version__, _PYTHON, functions, contents, _paths(serialized), sorted(worker_env.items()), bounds)
     digest = hashlib.blake2b(repr(all_parts).encode("utf-8", "surrogatepass"), digest_size=32).digest()
@@ -83,37 +84,18 @@ def this_python() -> str:
     return _PYTHON
 
 
-# Settings of a function that its driver alone uses.
-_OF_DRIVERS: Final = {
-    **dict.fromkeys(
-        ("total_timeout", "limit", "run_if", "cache", "http", "compound", "compose", "member_of", "kernel")
-    ),
-    "retries": 0,
-    "on_failure": "nan",
-    "pure": False,
-    "has_fallback": False,
-    "anywhere": False,
-}
-
-
-def configs_of(content: EngineContent) -> list[dict[str, Any]]:
-    """The functions for the engine of an agent."""
-    return [{**_OF_DRIVERS, **settings} for settings in content.functions]
-
-
 def _function(spec: FunctionSpec) -> dict[str, Any]:
     """Returns the settings of a function for an agent's lanes; the rest is the driver's."""
-    settings = spec.lane_settings()
     if not spec.leaves_process:
         # It only holds its place in the list.
-        settings |= {"lane": "thread", "shape": "sample", "loop": None, "pinned": False, "finish": False}
-        return {**settings, "concurrency": None, "gather": None}
-    return {
-        **settings,
-        # It has the whole of everything that all ranks share by default: it serves all of them.
-        "concurrency": spec.concurrency if spec.node is None else spec.concurrency_of(1),
-        "gather": None if spec.batch_size is None else (spec.batch_size, 0.0, False),
-    }
+        config = spec.lane_config(None) | {"lane": "thread", "loop": None}
+        config["function"] |= {"shape": "sample", "pinned": False, "finish": False, "gather": None}
+        return config
+    # It has the whole of everything that all ranks share by default: it serves all of them.
+    config = spec.lane_config(spec.concurrency if spec.node is None else spec.concurrency_of(1))
+    if spec.batch_size is not None:
+        config["function"]["gather"] |= {"max_wait": 0.0, "across": False}
+    return config
 
 
 def _content(spec: FunctionSpec) -> bytes | None:

@@ -36,10 +36,11 @@ def load(content: EngineContent, serialized: bytes) -> list[FunctionSpec]:
     loaded = pickle.loads(serialized)
     sys.path += [entry for entry in loaded["sys_path"] if entry not in sys.path]
     specs = []
-    for options, entry in zip(content.functions, loaded["functions"], strict=True):
+    for config, entry in zip(content.functions, loaded["functions"], strict=True):
+        name = config["function"]["name"]
         if entry is None:
             # Its name and place are all that is needed of it.
-            specs.append(FunctionSpec(options["name"], None, _elsewhere, "process", "sample", Policy(1.0), Wants()))
+            specs.append(FunctionSpec(name, None, _elsewhere, "process", "sample", Policy(1.0), Wants()))
             continue
         try:
             target = _target(entry["target"])
@@ -47,29 +48,30 @@ def load(content: EngineContent, serialized: bytes) -> list[FunctionSpec]:
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise RegistrationError(
-                f"reward function {options['name']!r} (node='any') could not be loaded in the agent: {reason_of(error)}"
+                f"reward function {name!r} (node='any') could not be loaded in the agent: {reason_of(error)}"
             ) from error
-        specs.append(_spec(options, entry["recipe"], target))
+        specs.append(_spec(config, entry["recipe"], target))
     return specs
 
 
-def _spec(options: dict[str, Any], recipe: dict[str, Any], target: Any) -> FunctionSpec:
-    gather = options["gather"]
+def _spec(config: dict[str, Any], recipe: dict[str, Any], target: Any) -> FunctionSpec:
+    function = config["function"]
+    policy, gather = function["policy"], function["gather"]
     spec = FunctionSpec(
-        name=options["name"],
+        name=function["name"],
         item=target,
         target=target,
-        lane=options["lane"],
-        shape=options["shape"],
-        policy=Policy(options["timeout"], options["grace"], setup_timeout=options["setup_timeout"]),
+        lane=config["lane"],
+        shape=function["shape"],
+        policy=Policy(policy["timeout"], policy["grace"], setup_timeout=policy["setup_timeout"]),
         wants=Wants(records=tuple(recipe["records"])),
         rowwise=recipe["rowwise"],
-        batch_size=None if gather is None else gather[0],
-        loop=options["loop"],
+        batch_size=None if gather is None else gather["max_size"],
+        loop=config["loop"],
         node=_ANY,
         stateful=recipe["stateful"],
     )
-    vars(spec)["concurrency"] = options["concurrency"]
+    vars(spec)["concurrency"] = policy["concurrency"]
     return spec
 
 

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"guerdon top draws with rich: {pip_install('cli')}. --json works without it.")
     if options.once or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         return _once(board, options.timeout, as_json=False)
-    from guerdon.cli.top.screen import show
+    from guerdon.cli.top.terminal import show
 
     show(board, options.interval)
     return SUCCESS
@@ -83,7 +83,7 @@ def _once(board: Board, timeout: float, *, as_json: bool) -> int:
 
         print(f"guerdon: {nothing_found(board.pid)}", file=sys.stderr)
         return NOTHING_FOUND
-    from guerdon.cli.top.frame import print_once
+    from guerdon.cli.top.layout import print_once
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
     print_once(sys.stdout, seen, width)

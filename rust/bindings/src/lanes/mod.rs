@@ -25,7 +25,7 @@ use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
-use crate::config::FunctionConfig;
+use crate::config::FunctionSettings;
 use crate::gil;
 use crate::stacks::StackReader;
 use crate::values::released::ReleasedValues;
@@ -46,7 +46,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// Makes the thread and asyncio lanes of these functions, and what serves them.
-    pub fn new(runtime: &Handle, clock: Clock, core: &[Function], functions: &[FunctionConfig]) -> Self {
+    pub fn new(runtime: &Handle, clock: Clock, core: &[Function], functions: &[FunctionSettings]) -> Self {
         let supervisor = Arc::new(SupervisorQueue::default());
         let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
         Self {

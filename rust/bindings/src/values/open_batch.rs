@@ -356,18 +356,22 @@ struct FrameRows {
     rows: Vec<(u32, Row)>,
 }
 
+impl FrameRows {
+    fn row(&self, sample: u32) -> Option<(&WireValues, u32)> {
+        let index = self.rows.binary_search_by_key(&sample, |(held, _)| *held).ok()?;
+        let (wire, row) = &self.rows[index].1;
+        Some((wire, *row))
+    }
+}
+
 impl Payload for FrameRows {
     fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
         self.names.as_deref()
     }
 
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
-        let row = |sample: &u32| {
-            let index = self.rows.binary_search_by_key(sample, |(held, _)| *held).ok()?;
-            let (wire, row) = &self.rows[index].1;
-            Some((&**wire, *row))
-        };
-        WireValues::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), sent, out);
+        let rows: Vec<_> = samples.iter().filter_map(|sample| self.row(*sample)).collect();
+        WireValues::encode_from(&rows, sent, out);
     }
 
     fn modules(&self, _: FunctionId, _: bool, each: &mut dyn FnMut(&str)) {
@@ -376,17 +380,11 @@ impl Payload for FrameRows {
     }
 
     fn identity(&self, _: FunctionId, sample: u32, out: &mut Vec<u8>) -> bool {
-        let found = self.rows.binary_search_by_key(&sample, |(held, _)| *held);
-        found.is_ok_and(|index| {
-            let (wire, row) = &self.rows[index].1;
-            wire.identity(*row, out)
-        })
+        self.row(sample).is_some_and(|(wire, row)| wire.identity(row, out))
     }
 
     fn text(&self, _: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {
-        let index = self.rows.binary_search_by_key(&sample, |(held, _)| *held).ok()?;
-        let (wire, row) = &self.rows[index].1;
-        wire.text(column, *row)
+        self.row(sample).and_then(|(wire, row)| wire.text(column, row))
     }
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {

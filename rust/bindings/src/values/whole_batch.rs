@@ -105,11 +105,7 @@ impl WholeBatchPayload {
 
     /// Shows the collector the Python values; those that leave the process are bytes or strings.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let each = self.functions.iter().flat_map(|arguments| [&arguments.call, &arguments.finish]);
-        each.into_iter().try_for_each(|captured| match &captured.values {
-            CapturedValues::Python(rows) => rows.traverse(visit),
-            CapturedValues::Wire(_) => Ok(()),
-        })?;
+        self.python_values().try_for_each(|values| values.traverse(visit))?;
         self.journal.traverse(visit)
     }
 

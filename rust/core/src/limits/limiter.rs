@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
 use tracing::debug;
 
 use super::breaker::History;
@@ -20,6 +21,7 @@ use super::rate_limiter::{Decision, Grant, Rules, Tokens};
 use super::shared_file::LockedState;
 use super::store::Store;
 use super::warning::LimitWarning;
+use crate::settings::RawPath;
 use crate::sync::Mutex;
 
 /// Pause before another try when the file is locked.
@@ -37,14 +39,20 @@ const SAY_AGAIN_NS: u64 = 100_000_000;
 const LONG_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The limit of one function, as it was set.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limit {
     pub rules: Rules,
     /// The endpoint, and the file of all processes that name it; without one the limit is the
     /// function's own.
+    #[serde(deserialize_with = "shared_key")]
     pub key: Option<(Arc<str>, PathBuf)>,
     /// Tokens of a call, about, until calls have reported their use.
     pub tokens: Option<f64>,
+}
+
+fn shared_key<'de, D: Deserializer<'de>>(given: D) -> Result<Option<(Arc<str>, PathBuf)>, D::Error> {
+    Ok(Option::deserialize(given)?.map(|(name, RawPath(path))| (name, path)))
 }
 
 /// Result of asking for a permit.

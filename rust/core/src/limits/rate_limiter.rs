@@ -8,6 +8,8 @@
 //!   one goes then, and as many more as were let through. A server that goes on to refuse some gets
 //!   as many as it takes (`Window`, `Pace`). A pause that its answers contradict is undone.
 
+use serde::Deserialize;
+
 use super::breaker::{Attempt, Breaker, BreakerState};
 use super::feedback::{CallEnd, Feedback};
 use super::nanoseconds::{nanoseconds, real};
@@ -41,7 +43,8 @@ const AHEAD_NS: u64 = 60_000_000_000;
 const UNKNOWN_TOKENS: f64 = 1000.0;
 
 /// Limits set for an endpoint.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rules {
     /// Requests a minute.
     pub rpm: Option<f64>,

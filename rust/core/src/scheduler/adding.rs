@@ -17,7 +17,7 @@ use crate::function::{FunctionId, Shape};
 use crate::open_batch::{AddedSamples, IncompleteGroups};
 use crate::outcome::Times;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
-use crate::scheduler::timers::Due;
+use crate::scheduler::timer_queue::Due;
 
 impl SchedulerCore {
     pub(super) fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &AddedSamples) {

@@ -13,7 +13,7 @@ use crate::outcome::{Failure, Note, Outcome, Status, Times};
 use crate::scheduler::queue::Work;
 use crate::scheduler::retry;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
-use crate::scheduler::timers::Due;
+use crate::scheduler::timer_queue::Due;
 
 impl SchedulerCore {
     /// Passes on what the cells of a call completed.

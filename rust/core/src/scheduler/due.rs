@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::function::FunctionId;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
-use crate::scheduler::timers::Due;
+use crate::scheduler::timer_queue::Due;
 
 /// Longest time until a limit that processes share gets the ends of calls. Simultaneous ends are
 /// reported together.

@@ -15,7 +15,7 @@ use crate::call::Cause;
 use crate::function::Shape;
 use crate::outcome::Times;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
-use crate::scheduler::timers::Due;
+use crate::scheduler::timer_queue::Due;
 
 impl SchedulerCore {
     /// Ends the open calls of these groups, each once.

@@ -1,7 +1,7 @@
 //! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
 //!
 //! `queue` holds the remaining calls; `order`, `gather` and `pump` hand it out; `completion`,
-//! `retry` and `split` handle the ended ones; `timers` and `due` with what time brings.
+//! `retry` and `split` handle the ended ones; `timer_queue` and `due` with what time brings.
 //!
 //! - Only the scheduler grants another attempt and ends calls for timeouts from outside and
 //!   cancellation.
@@ -30,7 +30,7 @@ mod sharing;
 mod split;
 mod stalls;
 mod state;
-mod timers;
+mod timer_queue;
 
 #[cfg(all(test, not(feature = "loom")))]
 pub(crate) use queue::tests::{NoValues, function as test_function};
@@ -65,7 +65,7 @@ pub use loads::{FunctionLoad, Loads};
 use queue::Work;
 pub use retry::RequestAttempts;
 use state::SchedulerCore;
-use timers::Due;
+use timer_queue::Due;
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it
 /// cancels the open calls.

@@ -24,7 +24,7 @@ use crate::scheduler::gather::WaitingSamples;
 use crate::scheduler::open_batches::OpenBatches;
 use crate::scheduler::queue::Work;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
-use crate::scheduler::timers::Due;
+use crate::scheduler::timer_queue::Due;
 use crate::scheduler::{gather, order};
 
 /// Next step.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
 use crate::function::Function;
-use crate::scheduler::timers::DueQueue;
+use crate::scheduler::timer_queue::DueQueue;
 
 /// The calls of one function in one batch that are not with a lane.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use crate::grid::Claim;
 use crate::outcome::{Answer, Failure, FailureKind, Note, Times};
 use crate::scheduler::retry;
 use crate::scheduler::state::SchedulerCore;
-use crate::scheduler::timers::Due;
+use crate::scheduler::timer_queue::Due;
 
 /// A call and its batch.
 type Of<'a> = (&'a Arc<Batch>, Call);

@@ -21,7 +21,7 @@ use crate::scheduler::limiter_pause::LimiterPause;
 use crate::scheduler::open_batches::OpenBatches;
 use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
 use crate::scheduler::shared_calls::SharedCalls;
-use crate::scheduler::timers::Timers;
+use crate::scheduler::timer_queue::Timers;
 use crate::sync::{AtomicU64, Mutex};
 
 /// Number of fresh calls that go before a retried one: at least this many, and a multiple of those

@@ -1,16 +1,20 @@
 //! Prices of tokens.
 
+use serde::Deserialize;
+
 use crate::report::Usage;
 
 const MILLION: f64 = 1e6;
 
 /// The price of a million tokens, in whatever currency.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Price {
     pub input: f64,
     /// Price of the prompt's tokens that the server had in its cache.
     pub cached: f64,
     /// Of those that it put there.
+    #[serde(rename = "cache_write")]
     pub written: f64,
     pub output: f64,
 }

@@ -10,12 +10,16 @@
 use std::io;
 use std::path::PathBuf;
 
+use serde::Deserialize;
+
 use super::file::SpendingFile;
 use super::ledger::{EndedCosts, Ledger, Reserve, Room};
+use crate::settings::path;
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// A cap as it was set.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cap {
     pub max_cost: f64,
     /// Whose it is, for messages: "of the dispatcher".
@@ -25,8 +29,10 @@ pub struct Cap {
 }
 
 /// A cap that processes share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SharedCap {
+    #[serde(deserialize_with = "path")]
     pub path: PathBuf,
     /// True if the spending counts even when no process lives that shares it.
     pub kept: bool,

@@ -5,17 +5,23 @@
 
 use std::time::Duration;
 
+use guerdon_core::settings::seconds;
+use serde::Deserialize;
+
 /// Time after which a waiting request is sent again.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum HedgeAfter {
     /// The time of this share of an endpoint's answers: of the typical endpoint, so that a slow one
     /// does not stretch it.
     Quantile(f64),
+    #[serde(rename = "seconds", deserialize_with = "seconds")]
     Time(Duration),
 }
 
 /// Rule for sending requests of a function twice.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Hedging {
     pub after: HedgeAfter,
     /// Largest share of all calls.

@@ -1,9 +1,11 @@
 //! Chooses among the places of a score in an answer.
 
 use guerdon_core::outcome::Cell;
+use serde::Deserialize;
 
 /// The score that counts of several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Which {
     /// There may be one only, once or more often.
     #[default]

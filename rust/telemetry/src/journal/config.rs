@@ -1,12 +1,18 @@
 //! Configuration of a journal.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::outcome::Note;
+use guerdon_core::settings::path;
+use serde::Deserialize;
+
+use crate::journal::texts::TextSource;
 
 /// One function, as rows name it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FunctionName {
     pub name: String,
     pub version: String,
@@ -14,7 +20,10 @@ pub struct FunctionName {
 }
 
 /// See the module.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct JournalConfig {
+    #[serde(deserialize_with = "path")]
     pub folder: PathBuf,
     pub run: String,
     pub rank: i32,
@@ -25,10 +34,16 @@ pub struct JournalConfig {
     pub dispatcher: String,
     /// Bytes of a stream at which the next part begins.
     pub rotate: u64,
+}
+
+/// What a journal needs of its engine.
+pub struct JournalSources {
     /// Makes a reason and a traceback of a note.
     pub describe: fn(Note) -> (String, Option<String>),
     /// Listener for trouble, called on the writer's thread: once for each kind.
     pub on_trouble: Box<dyn Fn(&str) + Send + Sync>,
     /// The engine's.
     pub clock: Clock,
+    /// Reader of texts, where there are columns of them.
+    pub texts: Option<Arc<dyn TextSource>>,
 }

@@ -13,11 +13,10 @@ use guerdon_core::batch::Batch;
 use guerdon_core::observer::Telemetry;
 use parking_lot::Mutex;
 
-use crate::journal::config::JournalConfig;
+use crate::journal::config::{JournalConfig, JournalSources};
 use crate::journal::part::PartNames;
 use crate::journal::rows::Constants;
 use crate::journal::shared::{AtEnd, CompleteGroups, Counts, Shared};
-use crate::journal::texts::TextSource;
 use crate::journal::writer::Writer;
 
 /// About what a row takes while it waits, in its batch.
@@ -34,15 +33,15 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Starts the writer. `source` reads texts, where there are columns of them.
-    pub fn start(config: JournalConfig, source: Option<Arc<dyn TextSource>>) -> io::Result<Self> {
+    /// Starts the writer.
+    pub fn start(config: JournalConfig, sources: JournalSources) -> io::Result<Self> {
         let (reads_texts, functions) = (!config.texts.is_empty(), config.functions.len());
         let (ending, ended) = channel();
-        let constants = Constants::new(&config);
-        let JournalConfig { folder, run, rank, texts, dispatcher, rotate, on_trouble, .. } = config;
-        let shared = Arc::new(Shared::new(on_trouble));
+        let constants = Constants::new(&config, &sources);
+        let JournalConfig { folder, run, rank, texts, dispatcher, rotate, .. } = config;
+        let shared = Arc::new(Shared::new(sources.on_trouble));
         let names = PartNames::new(folder, &run, rank);
-        let writer = Writer::new(shared.clone(), source, names, texts, dispatcher, rotate, constants);
+        let writer = Writer::new(shared.clone(), sources.texts, names, texts, dispatcher, rotate, constants);
         let end = AtEnd { shared: shared.clone(), _ending: ending };
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             let _end = end;

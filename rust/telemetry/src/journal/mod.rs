@@ -19,7 +19,7 @@ mod shared;
 mod texts;
 mod writer;
 
-pub use config::{FunctionName, JournalConfig};
+pub use config::{FunctionName, JournalConfig, JournalSources};
 pub use handle::Journal;
 pub use recovery::{Recovery, recover};
 pub use shared::Counts;

@@ -20,7 +20,7 @@ use guerdon_core::clock::seconds;
 use guerdon_core::outcome::{Note, Status, Times};
 use guerdon_core::report::Usage;
 
-use crate::journal::config::{FunctionName, JournalConfig};
+use crate::journal::config::{FunctionName, JournalConfig, JournalSources};
 use crate::journal::extra::extras;
 use crate::journal::texts::TextColumn;
 
@@ -50,16 +50,16 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    pub(crate) fn new(config: &JournalConfig) -> Self {
+    pub(crate) fn new(config: &JournalConfig, sources: &JournalSources) -> Self {
         let names = config.functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         Self {
             rank: config.rank,
             functions: config.functions.clone(),
-            describe: config.describe,
+            describe: sources.describe,
             first_batch: first_batch(now),
-            epoch_us: unix_us - i64::try_from(config.clock.now_ns() / 1000).unwrap_or_default(),
+            epoch_us: unix_us - i64::try_from(sources.clock.now_ns() / 1000).unwrap_or_default(),
             run: Arc::new(StringArray::from(vec![config.run.as_str()])),
             names: Arc::new(StringArray::from(names)),
             statuses: Arc::new(StringArray::from(Status::WORDS.to_vec())),

@@ -17,9 +17,11 @@ use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlight;
 use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Loads;
+use guerdon_core::settings::{path, seconds};
 use guerdon_core::tracer::TraceEvent;
 use parking_lot::Mutex;
 use rustix::time::ClockId;
+use serde::Deserialize;
 
 use crate::queue::{Bounds, Queue};
 use crate::timeline::builder::TimelineBuilder;
@@ -37,16 +39,20 @@ const MANY_EVENTS: usize = 1 << 12;
 const WRITE: Duration = Duration::from_millis(250);
 
 /// Configuration of a timeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TraceConfig {
+    #[serde(deserialize_with = "path")]
     pub path: PathBuf,
     /// The size of the ring.
     pub bytes: u64,
     /// Run time below which calls are not reported one by one.
+    #[serde(deserialize_with = "seconds")]
     pub shortest: Duration,
     /// The process's name on the timeline.
     pub process: String,
     /// Names and lanes.
+    #[serde(skip)]
     pub functions: Vec<(String, String)>,
 }
 

@@ -14,7 +14,7 @@ use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::{Cell, FailureKind, Note};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, recover};
+use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, JournalSources, recover};
 use guerdon_testkit::{Act, FakeLane, Room, done, function, spec};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -62,10 +62,11 @@ pub fn config(folder: &Path, functions: &[&str], texts: &[&str], rotate: u64) ->
         texts: texts.iter().map(|text| (*text).to_owned()).collect(),
         dispatcher: DISPATCHER.to_owned(),
         rotate,
-        describe,
-        on_trouble: Box::new(|_| ()),
-        clock: Clock::start(),
     }
+}
+
+pub fn sources() -> JournalSources {
+    JournalSources { describe, on_trouble: Box::new(|_| ()), clock: Clock::start(), texts: None }
 }
 
 pub fn parts(folder: &Folder) -> Vec<(RecordBatch, String)> {
@@ -143,7 +144,7 @@ pub fn stream() -> &'static [u8] {
         let folder = Folder::new();
         runtime().block_on(async {
             let engine = engine(vec![function("each", Shape::Sample)]);
-            let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1 << 30), None).unwrap());
+            let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1 << 30), sources()).unwrap());
             engine.observe(vec![journal.clone()]);
             for batches in 1..=3 {
                 let batch = engine.submit(spec(10, 4)).unwrap();

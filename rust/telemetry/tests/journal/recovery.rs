@@ -6,7 +6,7 @@ use std::process::Command;
 use guerdon_telemetry::journal::{Journal, recover};
 use proptest::prelude::*;
 
-use crate::fixtures::{Folder, LONG, config, other_stream, parts, stream};
+use crate::fixtures::{Folder, LONG, config, other_stream, parts, sources, stream};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
@@ -110,7 +110,7 @@ fn several_recover_at_a_time() {
     for part in 0..30 {
         fs::write(folder.0.join(format!("a-r0-1-{part:05}.arrows")), stream()).unwrap();
     }
-    let journal = Journal::start(config(&folder.0, &["each"], &[], 1 << 30), None).unwrap();
+    let journal = Journal::start(config(&folder.0, &["each"], &[], 1 << 30), sources()).unwrap();
     let rows: u64 = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3).map(|_| scope.spawn(|| recover(&folder.0).unwrap())).collect();
         readers.into_iter().map(|reader| reader.join().unwrap()).map(|one| one.rows).sum()

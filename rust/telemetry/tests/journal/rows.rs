@@ -11,18 +11,20 @@ use arrow_array::types::{Int32Type, Int64Type};
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::function::Shape;
 use guerdon_core::payload::{Payload, SharedPayload};
-use guerdon_telemetry::journal::{Journal, JournalConfig, Kind, TextColumn, TextSource};
+use guerdon_telemetry::journal::{Journal, JournalSources, Kind, TextColumn, TextSource};
 use guerdon_testkit::{done, function, spec};
 use proptest::prelude::*;
 
-use crate::fixtures::{Folder, LONG, all_counted, config, engine, other_stream, parts, rows, runtime, texts_of};
+use crate::fixtures::{
+    Folder, LONG, all_counted, config, engine, other_stream, parts, rows, runtime, sources, texts_of,
+};
 
 #[test]
 fn each_cell_is_one_row() {
     let folder = Folder::new();
     runtime().block_on(async {
         let engine = engine(vec![function("each", Shape::Sample), function("whole", Shape::Group)]);
-        let journal = Arc::new(Journal::start(config(&folder.0, &["each", "whole"], &[], 1 << 30), None).unwrap());
+        let journal = Arc::new(Journal::start(config(&folder.0, &["each", "whole"], &[], 1 << 30), sources()).unwrap());
         engine.observe(vec![journal.clone()]);
         let batch = engine.submit(BatchSpec { step: Some(11), ..spec(5, 4) }).unwrap();
         assert!(done(&batch).await);
@@ -104,7 +106,8 @@ proptest! {
         runtime().block_on(async {
             let engine = engine(vec![function("each", Shape::Sample)]);
             let texts = ["column_value"];
-            let journal = Journal::start(config(&folder.0, &["each"], &texts, rotate), Some(Arc::new(Values))).unwrap();
+            let sources = JournalSources { texts: Some(Arc::new(Values)), ..sources() };
+            let journal = Journal::start(config(&folder.0, &["each"], &texts, rotate), sources).unwrap();
             let journal = Arc::new(journal);
             engine.observe(vec![journal.clone()]);
             for (number, values) in batches.iter().enumerate() {
@@ -157,8 +160,8 @@ fn a_folder_that_is_removed_is_made_again() {
         let engine = engine(vec![function("each", Shape::Sample)]);
         let (report, reported) = std::sync::mpsc::channel();
         let on_trouble = Box::new(move |reason: &str| report.send(reason.to_owned()).unwrap());
-        let config = JournalConfig { on_trouble, ..config(&folder.0, &["each"], &[], 1 << 30) };
-        let journal = Arc::new(Journal::start(config, None).unwrap());
+        let sources = JournalSources { on_trouble, ..sources() };
+        let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1 << 30), sources).unwrap());
         engine.observe(vec![journal.clone()]);
         let write = async |batches: u64| {
             let batch = engine.submit(spec(2, 4)).unwrap();
@@ -186,7 +189,7 @@ fn two_journals_of_one_process_share_a_folder() {
             let engines =
                 [engine(vec![function("each", Shape::Sample)]), engine(vec![function("each", Shape::Sample)])];
             let journals = engines.each_ref().map(|engine| {
-                let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1), None).unwrap());
+                let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1), sources()).unwrap());
                 engine.observe(vec![journal.clone()]);
                 journal
             });

@@ -25,7 +25,7 @@ def check_functions(agent: NodeAgent, timeout: float) -> None:
         RegistrationError: One can't; each with its reason.
     """
     # All that functions name in env=: each of them may need some in its setup().
-    named = dict(pair for options in agent.content.functions for pair in options.get("env", ()))
+    named = dict(pair for config in agent.content.functions for pair in config["resource_limits"]["environment"])
     end = time.monotonic() + timeout
     for functions, environment in (
         (agent.functions, dict(agent.environment) | named),

@@ -138,7 +138,7 @@ def remote_reward(
         cache=cache,
     )
     compound = CompoundPlan("cases", (Member(name, plan, spec),), texts, {"cases": cases})
-    compound.config(name, key=False)
+    compound.check(name)
     made = factory.make, dict(factory.given)
     return RemoteCodeReward(made, replace(spec, compound=compound), rules.timeout)
 

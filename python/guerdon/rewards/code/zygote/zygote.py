@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import resource
-import select
 import shutil
 import signal
 import socket
@@ -23,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Final
 
-from guerdon._worker import linux
+from guerdon._worker import fork_server, linux
 from guerdon.rewards.code.child import child
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
 from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
@@ -129,24 +128,12 @@ class _ForkServer:
         self._pid = 0  # of the program's process; 0 without one
         self._mode = ""
         self._mark = -1  # the report of its process on its start
-        wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._wake = wake
-        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _nothing)
-        self._highest = self._woken + 16
+        self._highest = os.dup(CONTROL) + 16
+        os.close(self._highest - 16)
 
     def serve(self) -> None:
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
-        while True:
-            ready = [fd for fd, _ in poll.poll()]
-            if self._wake in ready:
-                os.read(self._wake, 4096)
-                self._reap()
-            if self._control.fileno() in ready and not self._request():
-                self._kill()
-                return
+        fork_server.serve(CONTROL, None, self._request, self._reap)
+        self._kill()
 
     def _request(self) -> bool:
         """Serve a request; False when there will be no more."""
@@ -169,19 +156,12 @@ class _ForkServer:
     def _fork(self, mode: str, fds: list[int]) -> None:
         self._open_folder()
         theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            pid = self._prepared.fork()
-        except OSError as error:
-            for fd in (theirs, mark):
-                os.close(fd)
-            self._control.send(FAILED + _described(error))
-            return
-        if pid == 0:
+
+        def run() -> None:
             try:
                 for number, fd in enumerate(fds):  # all of them are above CONTROL
                     os.dup2(fd, number)
-                signal.set_wakeup_fd(-1)
-                for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
+                for number in (signal.SIGINT, signal.SIGPIPE):
                     signal.signal(number, signal.SIG_DFL)
                 self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
                 os.closerange(CONTROL + 1, mark)
@@ -191,8 +171,14 @@ class _ForkServer:
                 child.run(mode, mark)
             except BaseException as error:  # before anything of the program ran
                 os.write(mark, _described(error))
-            finally:
-                os._exit(71)
+
+        try:
+            pid = fork_server.fork(run, lambda _: os._exit(71), self._prepared.fork)
+        except OSError as error:
+            for fd in (theirs, mark):
+                os.close(fd)
+            self._control.send(FAILED + _described(error))
+            return
         os.close(mark)
         self._pid, self._mode, self._mark = pid, mode, theirs
 
@@ -230,7 +216,7 @@ class _ForkServer:
         linux.kill(pid)  # its group; the number is still its own
         _, status, usage = os.wait4(pid, 0)
         self._pid = 0
-        _sweep()
+        fork_server.sweep()
         if self._mode not in ("exec", "build"):  # a compiler's output is for the next
             self._clear_folder()
         try:
@@ -242,23 +228,5 @@ class _ForkServer:
         self._control.send(ANSWER.pack(END, usage.ru_maxrss, seconds, usage.ru_nivcsw, status) + reported)
 
 
-def _sweep() -> None:
-    """Ends and reaps what the program left behind: it became this process's child."""
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0]:
-                continue
-        except ChildProcessError:
-            return
-        # The first process of a name space may end all others: they are its own.
-        for pid in [-1] if os.getpid() == 1 else linux.children():
-            linux.kill(pid)
-        os.waitpid(-1, 0)
-
-
 def _described(error: BaseException) -> bytes:
     return f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000]
-
-
-def _nothing(number: int, frame: object) -> None:
-    """Python writes to the wake-up descriptor only for signals with a handler."""

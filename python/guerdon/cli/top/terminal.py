@@ -21,7 +21,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
 from guerdon.cli.top.board import Board
-from guerdon.cli.top.frame import View, frame, visible_calls
+from guerdon.cli.top.layout import View, frame, visible_calls
 from guerdon.cli.top.sockets import nothing_found
 from guerdon.profile.exit_codes import INTERRUPTED
 

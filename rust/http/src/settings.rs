@@ -1,0 +1,170 @@
+//! Configuration of a function of the http lane, as the package gives it.
+//!
+//! The package has checked the values. What only the engine can tell, such as whether a pattern or
+//! a certificate can be used, is the error of the method that makes the function.
+
+use std::sync::Arc;
+
+use guerdon_core::settings::{RawPath, Secret};
+use guerdon_core::spending::{Cap, Price, Spending};
+use serde::Deserialize;
+use serde_bytes::ByteBuf;
+
+use crate::api_key::KeySource;
+use crate::body::{BodyTemplate, Piece};
+use crate::dialect::Api;
+use crate::endpoint::Endpoint;
+use crate::fleet::{FleetOptions, Hedging};
+use crate::function::HttpFunction;
+use crate::json_path::JsonPath;
+use crate::meter::Tariff;
+use crate::parse::{Choice, Criterion, Layout, LogProb, Method, Pattern, Range, Rubric, ScoreParser, Which};
+use crate::response::ResponseParser;
+
+/// Requests of one function's calls: the dict of `Plan.config`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpSettings {
+    /// URLs, each with its weight; the first is the function's own.
+    endpoints: Vec<(String, f64)>,
+    resolve_all: bool,
+    hedging: Option<Hedging>,
+    body: Vec<Piece>,
+    response: ResponseSettings,
+    headers: Vec<(String, Secret)>,
+    key: Option<KeySettings>,
+    http2: bool,
+    #[serde(with = "serde_bytes")]
+    authorities: Option<Vec<u8>>,
+    only_these_authorities: bool,
+    client_certificate: Option<(ByteBuf, ByteBuf)>,
+    tariff: Option<TariffSettings>,
+}
+
+/// How responses are read.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ResponseSettings {
+    Judge(Api, ParseSettings),
+    Score(Option<String>),
+    Rewards(Option<String>),
+    Sandbox,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum KeySettings {
+    Text(Secret),
+    /// The key as it was read from a file, and the file.
+    File(Secret, RawPath),
+    /// Position among the sources that ask a function of the user.
+    Function(usize),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TariffSettings {
+    price: Option<Price>,
+    /// The function's own cap.
+    cap: Option<Cap>,
+    keep_answers: bool,
+    longest_answer: Option<u32>,
+}
+
+impl HttpSettings {
+    /// Makes the function's own cap, which all its requests share.
+    pub fn own_cap(&self) -> Option<Arc<Spending>> {
+        let cap = self.tariff.as_ref()?.cap.clone()?;
+        Some(Arc::new(Spending::new(cap)))
+    }
+
+    /// Makes the function; `keys` are the sources that ask functions for a key.
+    pub fn function(&self, caps: &[Arc<Spending>], keys: &[KeySource]) -> Result<HttpFunction, String> {
+        let path = |path: &Option<String>| path.as_deref().map(json_path).transpose();
+        let parser = match &self.response {
+            ResponseSettings::Judge(api, parse) => ResponseParser::Judge { api: *api, parser: parse.parser()? },
+            ResponseSettings::Score(at) => ResponseParser::Score { path: path(at)? },
+            ResponseSettings::Rewards(at) => ResponseParser::Rewards { path: path(at)? },
+            ResponseSettings::Sandbox => ResponseParser::Sandbox,
+        };
+        let tariff = self.tariff.as_ref().map_or_else(Tariff::default, |tariff| Tariff {
+            price: tariff.price,
+            caps: if tariff.price.is_some() { caps.to_vec() } else { Vec::new() },
+            keep_answers: tariff.keep_answers,
+            longest_answer: tariff.longest_answer,
+        });
+        let key = self.key.as_ref().and_then(|key| match key {
+            KeySettings::Text(key) => Some(KeySource::Text(key.0.clone())),
+            KeySettings::File(key, path) => Some(KeySource::File(key.0.clone(), path.0.clone())),
+            KeySettings::Function(position) => keys.get(*position).cloned(),
+        });
+        let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
+        let url = self.endpoints.first().map_or("", |(url, _)| url);
+        let client = self.client_certificate.as_ref().map(|(chain, key)| (chain.to_vec(), key.to_vec()));
+        let endpoint = Endpoint::new(url, headers, key, self.http2, self.authorities.clone())
+            .and_then(|endpoint| endpoint.with_tls(self.only_these_authorities, client))
+            .map_err(|error| error.to_string())?;
+        let fleet = FleetOptions::of(&endpoint, &self.endpoints).map_err(|error| error.to_string())?;
+        let fleet = FleetOptions { resolve_all: self.resolve_all, hedging: self.hedging, ..fleet };
+        Ok(HttpFunction { endpoint, fleet, body: BodyTemplate { pieces: self.body.clone() }, parser, tariff })
+    }
+}
+
+/// A `guerdon.parse.Parse`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParseSettings {
+    kind: ParseKind,
+    value: String,
+    words: Vec<(String, f64)>,
+    others: Vec<String>,
+    /// Most likely tokens that a request asks for: used by the package.
+    #[serde(rename = "top")]
+    _top: usize,
+    which: Option<Which>,
+    range: Option<(f64, f64)>,
+    reasoning: String,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ParseKind {
+    Number,
+    Tag,
+    Regex,
+    Json,
+    YesNo,
+    Choice,
+    Logprob,
+    Rubric,
+}
+
+impl ParseSettings {
+    pub fn parser(&self) -> Result<ScoreParser, String> {
+        let (value, words) = (self.value.clone(), self.words.clone());
+        let method = match self.kind {
+            ParseKind::Number if value.is_empty() => Method::Number,
+            ParseKind::Number => Method::Labelled(value),
+            ParseKind::Tag => Method::Tag(value),
+            ParseKind::Regex => Method::Pattern(Pattern::new(&value, words.into_iter().collect())?),
+            ParseKind::Json => Method::Json(json_path(&value)?),
+            ParseKind::YesNo => Method::YesNo,
+            ParseKind::Choice => Method::Choice(Choice::new(words)),
+            ParseKind::Logprob => {
+                let numbers = words.into_iter().map(|(_, number)| number).collect();
+                Method::LogProb(LogProb { token: value, others: self.others.clone(), numbers })
+            }
+            ParseKind::Rubric => {
+                let criteria = words.into_iter().map(|(name, weight)| Criterion { name, weight }).collect();
+                Method::Rubric(Rubric { criteria, layout: if value == "tags" { Layout::Tags } else { Layout::Json } })
+            }
+        };
+        let range = self.range.map(|(low, high)| Range { low, high });
+        let which = self.which.unwrap_or_default();
+        Ok(ScoreParser { method, which, range, keep_reasoning: self.reasoning == "keep" })
+    }
+}
+
+fn json_path(text: &str) -> Result<JsonPath, String> {
+    JsonPath::parse(text).ok_or_else(|| format!("{text:?} is not a path to a field"))
+}
