@@ -108,10 +108,11 @@ class HttpConfig:
 
 @final
 class KeyRequests:
-    """Requests for an API key that a function gives, until the function of the http lane has
-    ended."""
+    """Requests for an API key that a function gives, until they are closed or the function of the
+    http lane has ended."""
 
     def __new__(cls) -> KeyRequests: ...
+    def close(self) -> None: ...
     def next(self) -> bool:
         """Waits for a request; False at the end."""
 

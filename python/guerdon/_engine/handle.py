@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from guerdon._insight.journal.plan import JournalConfig, JournalPlan
     from guerdon._insight.monitor.settings import Monitor
     from guerdon._insight.trace import Trace
+    from guerdon._lanes.http.api_key import KeyThreads
     from guerdon._lanes.recycling import Recycle
     from guerdon._lanes.remote.engine_setup import EngineSetup
     from guerdon._lanes.remote.plan import Cluster, ClusterFactory
@@ -89,6 +90,7 @@ class EngineHandle:
         self._supervisor: ThreadSupervisor | None = None
         self._monitor: Monitor | None = None
         self._cluster: Cluster | None = None
+        self._keys: KeyThreads | None = None
         self._lock = threading.RLock()  # a signal handler may come here on the thread that holds it
         self._at_end: weakref.finalize[..., object] | None = None
         _alive.add(self)
@@ -147,7 +149,7 @@ class EngineHandle:
                 cores = self._cores | allowed_cores()
                 warn_if_bound(cores)
                 with on_cores(cores):
-                    engine, supervisor, cluster = _start(
+                    engine, supervisor, cluster, keys = _start(
                         self._run_specs,
                         self._workers,
                         self._recycle,
@@ -160,11 +162,11 @@ class EngineHandle:
                         make_cluster=self._make_cluster,
                     )
                 if self._closed or self._engine is not None:  # a signal handler was quicker
-                    _close(engine, cluster, CLOSE_TIMEOUT_S)
+                    _close(engine, cluster, keys, CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
                     self._engine, self._supervisor, self._monitor = engine, supervisor, monitor
-                    self._cluster = cluster
+                    self._cluster, self._keys = cluster, keys
                     monitor.report(engine)
                     if self._trace is not None:
                         from guerdon._insight import trace as _trace
@@ -204,6 +206,7 @@ class EngineHandle:
             engine, self._engine = self._engine, None
             supervisor, self._supervisor = self._supervisor, None
             cluster, self._cluster = self._cluster, None
+            keys, self._keys = self._keys, None
             at_end, self._at_end = self._at_end, None
         if at_end is not None:
             # A closed dispatcher can be collected together with functions that refer to it.
@@ -211,7 +214,7 @@ class EngineHandle:
         if engine is not None and supervisor is not None:
             from guerdon._lanes.lane_threads import is_lane_thread
 
-            _close(engine, cluster, 0.0 if is_lane_thread(supervisor.lanes) else timeout)
+            _close(engine, cluster, keys, 0.0 if is_lane_thread(supervisor.lanes) else timeout)
             if self._journal is not None:
                 supervisor.warn_of_journal(self._journal.journal.folder, engine.journal_troubles())
 
@@ -221,7 +224,7 @@ class EngineHandle:
         if self._engine is not None:
             _inherited.append((self._engine, self._supervisor))
             _inherited_clusters.append(self._cluster)
-            self._engine = self._supervisor = self._monitor = self._cluster = None
+            self._engine = self._supervisor = self._monitor = self._cluster = self._keys = None
 
 
 # Every `EngineHandle` there is; each adds itself, and leaves when its dispatcher is gone.
@@ -272,9 +275,10 @@ def _start(
     *,
     trace: Trace | None = None,
     make_cluster: ClusterFactory | None = None,
-) -> tuple[Engine, ThreadSupervisor, Cluster | None]:
+) -> tuple[Engine, ThreadSupervisor, Cluster | None, KeyThreads]:
     import guerdon._insight.dump  # noqa: F401 - for `EngineHandle.dump`
     from guerdon import _native
+    from guerdon._lanes.http.api_key import KeyThreads
     from guerdon._lanes.thread_supervisor import start_lanes
 
     positions = {spec.name: position for position, spec in enumerate(specs) if spec.member_of is None}
@@ -289,16 +293,17 @@ def _start(
 
         caches = open_caches(specs)
     has_nodes = make_cluster is not None and any(spec.leaves_process for spec in specs)
-    configs = [
-        spec.config(
-            positions,
-            cap,
-            None if spec.cache is None else caches.get(spec.name),
-            members=members.get(spec.name, ()) if spec.member_of is None else (),
-            has_nodes=has_nodes,
-        )
-        for spec in specs
-    ]
+    with KeyThreads() as keys:
+        configs = [
+            spec.config(
+                positions,
+                cap,
+                None if spec.cache is None else caches.get(spec.name),
+                members=members.get(spec.name, ()) if spec.member_of is None else (),
+                has_nodes=has_nodes,
+            )
+            for spec in specs
+        ]
     setup = _worker_setup(specs, worker_env)
     traced = None
     if trace is not None:
@@ -328,6 +333,7 @@ def _start(
             remote=None if remote is None else (remote.digest, _NODE_SILENCE_S),
         )
     except ValueError as error:
+        keys.close(0.0)
         raise RegistrationError(f"this dispatcher can't start: {error}.") from None
     cluster: Cluster | None = None
     try:
@@ -336,19 +342,21 @@ def _start(
         if make_cluster is not None and remote is not None:
             cluster = make_cluster()
             cluster.start(engine, remote)
-        return engine, supervisor, cluster
+        return engine, supervisor, cluster, keys
     except BaseException:
-        _close(engine, cluster, CLOSE_TIMEOUT_S)
+        _close(engine, cluster, keys, CLOSE_TIMEOUT_S)
         raise
 
 
-def _close(engine: Engine, cluster: Cluster | None, timeout: float) -> None:
-    """Ends an engine, and then what connects it to nodes."""
+def _close(engine: Engine, cluster: Cluster | None, keys: KeyThreads | None, timeout: float) -> None:
+    """Ends an engine, and then what connects it to nodes and gives it keys."""
     try:
         engine.close(timeout)
     finally:
         if cluster is not None:
             cluster.stop()
+        if keys is not None:
+            keys.close(timeout)
 
 
 def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:

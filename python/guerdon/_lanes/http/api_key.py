@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from guerdon._lanes.http.address import read_small_file
 from guerdon._worker.invoke.reasons import reason_of
@@ -22,7 +24,35 @@ from guerdon.errors import RegistrationError
 if TYPE_CHECKING:
     from guerdon._native import KeyRequests
 
-__all__ = ["ApiKey"]
+__all__ = ["ApiKey", "KeyThreads"]
+
+# The threads of the engine that is being made.
+_made: ContextVar[list[tuple[KeyRequests, threading.Thread]]] = ContextVar("_made")
+
+
+class KeyThreads:
+    """The threads that give keys to one engine: those that start in its ``with`` block."""
+
+    def __init__(self) -> None:
+        self._threads: list[tuple[KeyRequests, threading.Thread]] = []
+
+    def __enter__(self) -> Self:
+        self._token = _made.set(self._threads)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        _made.reset(self._token)
+        if kind is not None:
+            self.close(0.0)
+
+    def close(self, timeout: float) -> None:
+        """Ends them, and waits up to `timeout` seconds for functions that are giving a key."""
+        for requests, _ in self._threads:
+            requests.close()
+        ends = time.monotonic() + timeout
+        for _, thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, ends - time.monotonic()))
 
 
 @dataclass(frozen=True)
@@ -76,7 +106,9 @@ class ApiKey:
         Args:
             name: The reward function's.
         """
-        threading.Thread(target=self._answer, args=(requests,), name=f"guerdon key of {name}", daemon=True).start()
+        thread = threading.Thread(target=self._answer, args=(requests,), name=f"guerdon key of {name}", daemon=True)
+        thread.start()
+        _made.get([]).append((requests, thread))
 
     def _answer(self, requests: KeyRequests) -> None:
         assert self.function is not None
