@@ -73,6 +73,11 @@ class ResultBuilder:
         return frozenset(spec.name for spec in self.specs if spec.run_if is not None)
 
     @cached_property
+    def _with_fallback(self) -> frozenset[str]:
+        kinds = ((spec.name, spec.composition) for spec in self.specs)
+        return frozenset(name for name, one in kinds if one and one.kind == "fallback" and len(one.names) > 1)
+
+    @cached_property
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
         return self.new_failure_rate()
@@ -100,7 +105,7 @@ class ResultBuilder:
         from guerdon.results.reward_batch import RewardBatch
 
         names, shapes = self._columns
-        kinds = self._gated, self._pure, self._cached, self._token_users
+        kinds = self._gated, self._pure, self._cached, self._token_users, self._with_fallback
         result = RewardBatch(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
         self._quiet.look(result.rewards, result.status)
         for listener in self.listeners:
