@@ -31,7 +31,20 @@ __all__ = ["http_reward", "judge"]
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
-@partial(with_known_options, values=(Server, Votes, Limit))
+def _without_repair(options: dict[str, Any]) -> None:
+    """Puts ``repair=`` into ``parse=``."""
+    warnings.warn(
+        "judge(repair=) is deprecated: leave repair=True out, and write parse=parse.number().without_repair() for False.",
+        GuerdonWarning,
+        stacklevel=3,
+    )
+    if not flag(str(options.get("name", "judge")), "repair", options.pop("repair")):
+        given = options.get("parse")
+        parse = parsers.number() if given is None else given
+        options["parse"] = parse.without_repair() if isinstance(parse, Parse) else parse
+
+
+@partial(with_known_options, values=(Server, Votes, Limit), deprecated={"repair": _without_repair})
 def judge(
     *,
     base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]] | None = None,
@@ -42,7 +55,6 @@ def judge(
     system: str | None = None,
     pass_messages: bool = False,
     images: str | Sequence[str] | None = None,
-    repair: bool = True,
     api: Literal["chat", "completions", "responses", "anthropic", "score", "classify", "pooling"] = "chat",
     max_tokens: int | None = None,
     temperature: float | None = 0.0,
@@ -93,8 +105,6 @@ def judge(
         images: The column with the sample's images, one or a list: PIL images, bytes, or ``data:``
             and ``http:`` URLs; or several columns. They go into the judge's last message, or, with
             ``pass_messages``, where the prompt has ``{"type": "image"}``; for the same APIs.
-        repair: Tell the judge what was wrong with an answer that could not be read, instead of
-            asking again in the same words (as for ``"completions"``, which have no messages).
         api: ``"chat"``; ``"completions"``, for models without a chat template; OpenAI's
             ``"responses"``; Anthropic's messages, ``"anthropic"``; or a reward model's ``"score"``,
             ``"classify"`` or ``"pooling"``, as vLLM and SGLang have them. Its number is the score;
@@ -179,7 +189,7 @@ def judge(
         temperature=temperature,
         response_format=response_format,
         stream=flag(name, "stream", stream),
-        repair=flag(name, "repair", repair),
+        repair=parse.repair,
         pass_messages=flag(name, "pass_messages", pass_messages),
         images=images,
     )
