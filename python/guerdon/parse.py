@@ -35,14 +35,17 @@ from guerdon.errors import RegistrationError
 
 __all__ = ["Parse", "choice", "json", "logprob", "number", "regex", "rubric", "tag", "yes_no"]
 
-Kind = Literal["number", "tag", "regex", "json", "yes_no", "choice", "logprob", "rubric"]
+Kind = Literal["number", "tag", "regex", "json", "yes_no", "choice", "logprob", "rubric", "function"]
 Which = Literal["first", "last"]
 Reasoning = Literal["strip", "keep"]
 
 
 @dataclass(frozen=True)
 class Parse:
-    """A way to read a score; made by the functions of this module."""
+    """A way to read a score; made by the functions of this module.
+
+    ``kind="function"`` stands for a parser of the user's, which `guerdon.judge` calls in a worker.
+    """
 
     kind: Kind
     value: str = ""

@@ -283,9 +283,13 @@ def _start(
 
     positions = {spec.name: position for position, spec in enumerate(specs) if spec.member_of is None}
     members: dict[str, list[int]] = {}
+    parsing: dict[int, tuple[str, int]] = {}
+    places = {id(spec): position for position, spec in enumerate(specs)}
     for position, spec in enumerate(specs):
         if spec.member_of is not None:
             members.setdefault(spec.member_of, []).append(position)
+        if spec.member_of is not None and spec.parser is not None:
+            parsing |= {position: ("by", places[id(spec.parser)]), places[id(spec.parser)]: ("of", position)}
     cap = None if max_cost is None else _cap(specs, max_cost)
     caches: Mapping[str, tuple[OutcomeStore, bytes]] = {}
     if any(spec.cache is not None for spec in specs):
@@ -300,9 +304,10 @@ def _start(
                 cap,
                 None if spec.cache is None else caches.get(spec.name),
                 members=members.get(spec.name, ()) if spec.member_of is None else (),
+                parsing=parsing.get(position),
                 has_nodes=has_nodes,
             )
-            for spec in specs
+            for position, spec in enumerate(specs)
         ]
     setup = _worker_setup(specs, worker_env)
     traced = None

@@ -35,7 +35,7 @@ class Composition:
 
     Attributes:
         kind: ``"votes"`` of one member, a ``"panel"`` of several, or a ``"fallback"`` of two, the
-            second of which is called where the first failed.
+            second of which is called where the first failed, or of one alone.
         names: Those of the members, as ``result.extra`` calls them.
         members: They have no place in results, and follow all functions that do.
         reduce: What becomes of their scores.
@@ -55,10 +55,12 @@ class Composition:
     votes: int | None = None
 
     def native(self, positions: Sequence[int]) -> dict[str, Any]:
-        """Returns the form for the engine, which has its members at these positions."""
+        """Returns the form for the engine, which has its members, and then their parsers, at these
+        positions."""
         return {
             "kind": self.kind,
-            "members": list(zip(self.names, positions, strict=True)),
+            "members": list(zip(self.names, positions, strict=False)),
+            "parsed": len(positions) > len(self.members),
             "votes": self.votes,
             "reduce": self.reduce,
             "weights": list(self.weights),
@@ -102,6 +104,8 @@ class FunctionSpec:
         composition: How its calls become calls of members (compose lane).
         member_of: The function that calls it, of a member; it has no place in results.
         has_fallback: Whether another member is called where it fails.
+        parser: The function that reads the answers of a judge, called by the engine where that is a
+            member.
         kernel: What scores (native lane).
         factory: The call that made it, of a function that comes with Guerdon.
     """
@@ -131,6 +135,7 @@ class FunctionSpec:
     composition: Composition | None = None
     member_of: str | None = None
     has_fallback: bool = False
+    parser: FunctionSpec | None = None
     kernel: KernelCalls | None = None
     factory: Factory | None = None
 
@@ -148,8 +153,11 @@ class FunctionSpec:
 
     @property
     def called(self) -> tuple[FunctionSpec, ...]:
-        """The functions that its calls run: its members, or itself."""
-        return (self,) if self.composition is None else self.composition.members
+        """The functions that its calls run: its members and then their parsers, or itself."""
+        if self.composition is None:
+            return (self,)
+        members = self.composition.members
+        return (*members, *(member.parser for member in members if member.parser is not None))
 
     @property
     def plans(self) -> tuple[RequestPlan, ...]:
@@ -196,13 +204,24 @@ class FunctionSpec:
         """The function as a member of another, under this name: what is said of samples, rather
         than of calls, is the owner's."""
         policy = replace(self.policy, total_timeout=None, on_failure="nan", max_failure_rate=None)
-        return replace(self, name=name, member_of=owner, policy=policy, run_if=None, pure=False, cache=None)
+        parser = None if self.parser is None else replace(self.parser, name=f"{name}/parse", member_of=owner)
+        return replace(
+            self, name=name, member_of=owner, policy=policy, run_if=None, pure=False, cache=None, parser=parser
+        )
 
     def composed(self, composition: Composition) -> FunctionSpec:
         """The function, its calls being those of members: what is said of calls is theirs."""
         policy = replace(self.policy, retries=0, limit=None)
         return replace(
-            self, lane="compose", composition=composition, policy=policy, http=None, loop=None, node=None, pinned=False
+            self,
+            lane="compose",
+            composition=composition,
+            policy=policy,
+            http=None,
+            loop=None,
+            node=None,
+            pinned=False,
+            parser=None,
         )
 
     def recipe(self) -> dict[str, Any]:
@@ -241,6 +260,7 @@ class FunctionSpec:
         cache: tuple[OutcomeStore, bytes] | None = None,
         *,
         members: Sequence[int] = (),
+        parsing: tuple[str, int] | None = None,
         has_nodes: bool = False,
     ) -> dict[str, Any]:
         """The function's configuration for the engine.
@@ -249,7 +269,8 @@ class FunctionSpec:
             positions: Of the functions in their list, by name: for gates, rubrics and members.
             dispatchers_cap: What all functions of its dispatcher may spend together.
             cache: Its cache folder, opened, and its version.
-            members: Positions of its members.
+            members: Positions of its members, and then of their parsers.
+            parsing: ``"by"`` and the position of its parser, or ``"of"`` and that of its judge.
             has_nodes: Whether the engine has nodes.
         """
         from guerdon.limits import native
@@ -270,6 +291,7 @@ class FunctionSpec:
             "compose": None if self.composition is None else self.composition.native(members),
             "member_of": None if self.member_of is None else (positions or {})[self.member_of],
             "has_fallback": self.has_fallback,
+            "parsing": parsing,
             "run_if": None if self.run_if is None else self.run_if.native(positions or {}),
             "pure": self.pure,
             "cache": cache,

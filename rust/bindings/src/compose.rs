@@ -19,11 +19,13 @@ pub struct CompositeArg {
     weights: Vec<f64>,
     needed: usize,
     min_agreement: Option<f64>,
+    /// True if a parser of the user's reads the answers of a member.
+    pub parsed: bool,
 }
 
 impl CompositeArg {
     pub fn composite(self) -> Composite {
-        let Self { kind, members, votes, reduce, weights, needed, min_agreement } = self;
+        let Self { kind, members, votes, reduce, weights, needed, min_agreement, .. } = self;
         let members = match (votes, &members[..]) {
             (Some(votes), [(_, function), ..]) => Members::Votes { function: *function, votes },
             _ if kind == "fallback" => Members::Fallback(members),

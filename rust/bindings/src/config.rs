@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use guerdon_cache::OutcomeStore;
 use guerdon_core::compose::Composite;
-use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
+use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Parsing, Policy, RunIf, Shape};
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_http::{CompoundSpec, HttpFunction};
 use guerdon_native::kernels::Kernel;
@@ -76,6 +76,8 @@ struct FunctionArg<'py> {
     compose: Option<CompositeArg>,
     member_of: Option<usize>,
     has_fallback: bool,
+    /// "by" or "of", and a position.
+    parsing: Option<(String, usize)>,
     kernel: Option<PyRef<'py, PyKernel>>,
     anywhere: bool,
 }
@@ -132,6 +134,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
             let conditions = conditions.into_iter().map(condition).collect();
             Arc::new(RunIf { conditions, otherwise: otherwise.unwrap_or(f32::NAN) })
         });
+        let parsed = given.compose.as_ref().is_some_and(|compose| compose.parsed);
         let compose = given.compose.map(CompositeArg::composite);
         let store = given.cache.as_ref().map(|(folder, _)| folder.store.clone());
         let cache = given.cache.map(|(folder, version)| CachePolicy { store: folder.store.clone(), version });
@@ -144,7 +147,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
             pure: given.pure,
             cache,
             member_of: given.member_of,
-            member_calls: compose.as_ref().map_or(0, Composite::calls),
+            member_calls: compose.as_ref().map_or(0, Composite::calls) * if parsed { 2 } else { 1 },
+            parsing: given.parsing.map(|(by, function)| match &*by {
+                "by" => Parsing::By(function),
+                _ => Parsing::Of(function),
+            }),
             has_fallback: given.has_fallback,
             pinned: given.pinned,
             isolated: given.isolation == "call",

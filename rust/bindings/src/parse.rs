@@ -46,6 +46,7 @@ impl ParseArg {
                 let layout = if self.value == "tags" { Layout::Tags } else { Layout::Json };
                 Method::Rubric(Rubric { criteria, layout })
             }
+            "function" => Method::Function,
             other => return Err(PyValueError::new_err(format!("unknown way to parse '{other}'"))),
         };
         let which = match self.which.as_deref() {

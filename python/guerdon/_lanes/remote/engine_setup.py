@@ -86,7 +86,7 @@ def this_python() -> str:
 # Settings of a function that its driver alone uses.
 _OF_DRIVERS: Final = {
     **dict.fromkeys(
-        ("total_timeout", "limit", "run_if", "cache", "http", "compound", "compose", "member_of", "kernel")
+        ("total_timeout", "limit", "run_if", "cache", "http", "compound", "compose", "member_of", "parsing", "kernel")
     ),
     "retries": 0,
     "on_failure": "nan",
