@@ -44,7 +44,7 @@ Reasoning = Literal["strip", "keep"]
 class Parse:
     """A way to read a score; made by the functions of this module.
 
-    ``kind="function"`` stands for a parser of the user's, which `guerdon.judge` calls in a worker.
+    ``kind="function"`` means a parser of the user's, which `guerdon.judge` calls in a worker.
     """
 
     kind: Kind

@@ -76,7 +76,7 @@ struct FunctionArg<'py> {
     compose: Option<CompositeArg>,
     member_of: Option<usize>,
     has_fallback: bool,
-    /// "by" or "of", and a position.
+    /// Its part, "by" or "of", and the position of the other function.
     parsing: Option<(String, usize)>,
     kernel: Option<PyRef<'py, PyKernel>>,
     anywhere: bool,

@@ -127,8 +127,8 @@ pub fn each_field<'a>(json: &'a [u8], take: impl FnMut(&str, &'a RawValue)) -> s
 
 /// Takes the values of some names out of an object, in this order, and reads the value of one more
 /// name by a seed: in one walk. Nothing is kept of other values, which need not even be UTF-8. A
-/// name with two different values is an error; of those that the seed reads, with two that it reads
-/// differently.
+/// name with two different values is an error; the seed's name is one where it reads two different
+/// values.
 #[derive(Clone, Copy)]
 pub struct Names<'n, const N: usize, S> {
     names: [&'n str; N],
@@ -189,7 +189,7 @@ impl<'de, const N: usize, S: DeserializeSeed<'de, Value: Debug> + Copy> Visitor<
                 found[place] = Some(value);
             } else if let Some((name, seed)) = self.inner.filter(|_| place.is_some()) {
                 let value = map.next_value_seed(Nullable(seed))?;
-                // Two that are the same by what is read of them show the same JSON.
+                // Equal values print the same JSON.
                 if inner.as_ref().is_some_and(|other| format!("{other:?}") != format!("{value:?}")) {
                     return Err(twice(name));
                 }

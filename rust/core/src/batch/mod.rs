@@ -159,7 +159,7 @@ impl Batch {
     }
 
     /// The calls of a hidden function for the calls of another: each is made when its owner
-    /// requests it, and ends as a group of one. Without a `payload` the values are the owner's.
+    /// requests it, and ends as a group of one. Its values are the owner's without a `payload`.
     pub(crate) fn of_member_calls(
         id: u64,
         clock: Clock,

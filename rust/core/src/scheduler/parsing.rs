@@ -2,7 +2,8 @@
 //!
 //! - A judge whose answers a parser reads abstains, and reports the answer as `ANSWER`. The parser
 //!   is called then, and the member call ends with its result: composites see one call.
-//! - Of slot `s` of a function with `2 n` member calls, the parser's calls are slot `n + s`.
+//! - A function with a parser has `2 n` slots: the parser reads the answers of slot `s` in slot
+//!   `n + s`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -53,18 +54,18 @@ fn answer_in(extra: &[NamedExtra]) -> Option<&str> {
 }
 
 impl SchedulerCore {
-    /// The slot of a parser's calls on the answers in this one.
+    /// Returns the slot of a parser's calls on the answers in this one.
     fn parser_slot(&self, owner: FunctionId, slot: usize) -> usize {
         self.function(owner).member_calls / 2 + slot
     }
 
-    /// The call of its parser, of a judge with one.
+    /// Returns the call of the parser of a judge, if it has one.
     pub(super) fn parser_call(&self, owner: FunctionId, call: MemberCall) -> Option<MemberCall> {
         let Some(Parsing::By(parser)) = self.function(call.function).parsing else { return None };
         Some(MemberCall { function: parser, slot: self.parser_slot(owner, call.slot) })
     }
 
-    /// The values of calls that read the answers in `batch`.
+    /// Returns the values of a parser's calls: the answers in `batch`.
     pub(super) fn answers(&self, parser: FunctionId, batch: Option<Arc<Batch>>) -> Option<Box<dyn Payload>> {
         let (Some(Parsing::Of(judge)), Some(batch)) = (self.function(parser).parsing, batch) else { return None };
         Some(Box::new(Answers { batch, judge }))

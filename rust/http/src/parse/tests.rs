@@ -40,8 +40,8 @@ fn parsers() -> impl Iterator<Item = ScoreParser> {
     })
 }
 
-/// Pieces that answers are made of, so that their joints are met more often than by chance; a bar
-/// stands between them.
+/// Pieces that answers are made of, so that their joints are met more often than by chance; bars
+/// separate them.
 const PIECES: &str = "1¦7¦8¦10¦0¦100¦.5¦8/10¦9 / 10¦7-8¦3,5¦1,000¦1 000¦2nd¦GPT-4¦72B¦v1.2¦85%¦2024-05-01¦1.¦2.¦\
     1)¦12:30¦½¦８¦٧¦分¦第¦点満点¦out of 10¦ of ¦ of 5¦to 9¦or¦and¦between ¦about ¦scale of 0 to 10¦\
     Step ¦Score: ¦score:¦ points¦minus ¦-¦−¦+¦/¦%¦*¦**¦_¦`¦(¦)¦[[¦]]¦{¦}¦\\boxed{¦\\frac{1}{2}¦\
