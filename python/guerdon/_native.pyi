@@ -79,10 +79,11 @@ def check_http(config: Mapping[str, Any]) -> None:
 
 @final
 class KeyRequests:
-    """Requests for an API key that a function gives, until the function of the http lane has
-    ended."""
+    """Requests for an API key that a function gives, until they are closed or the function of the
+    http lane has ended."""
 
     def __new__(cls) -> KeyRequests: ...
+    def close(self) -> None: ...
     def next(self) -> bool:
         """Waits for a request; False at the end."""
 

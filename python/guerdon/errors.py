@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from guerdon._system.warning import GuerdonWarning
@@ -81,25 +82,35 @@ class RegistrationError(GuerdonError, ValueError):
 
 
 def with_known_options(
-    maker: _Maker, *, others: Callable[..., Any] | None = None, values: Iterable[type] = ()
+    maker: _Maker,
+    *,
+    others: Callable[..., Any] | None = None,
+    values: Iterable[type] = (),
+    deprecated: Mapping[str, Callable[[dict[str, Any]], None]] = MappingProxyType({}),
 ) -> _Maker:
     """Have a public function or class refuse an option that it doesn't have, with the nearest one
     named; those of `others` are its own too.
 
     Args:
         values: Classes that hold options, each under its own name: ``limit=Limit(…)``.
+        deprecated: Options of an earlier version, each with the function that warns and puts what
+            replaces it into the options.
     """
     called = cast(Any, maker).__init__ if isinstance(maker, type) else maker
     names = (*option_names(called), *(() if others is None else option_names(others)))
+    earlier = deprecated or getattr(others, "__deprecated_options__", {})
 
     @functools.wraps(called)
     def checked(*args: Any, **options: Any) -> Any:
-        for option in options:
-            if option not in names:
+        for option in tuple(options):
+            if option in deprecated:
+                deprecated[option](options)
+            elif option not in names and option not in earlier:
                 raise unknown_option(maker.__name__, option, names, values)
         return called(*args, **options)
 
     if not isinstance(maker, type):
+        vars(checked)["__deprecated_options__"] = deprecated
         return cast(_Maker, checked)
     cast(Any, maker).__init__ = raised_at_the_call(checked)
     return maker

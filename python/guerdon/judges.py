@@ -4,7 +4,8 @@ function whose requests need no Python."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from guerdon._functions.options import BATCH_WAIT, batching, flag
 from guerdon._functions.votes import Votes, votes_of, with_votes
 from guerdon._lanes.http import dialects
 from guerdon._lanes.http.body import ColumnValue, ColumnValues
-from guerdon._lanes.http.composite import CompositeReward, with_fallback
+from guerdon._lanes.http.composite import CompositeReward, parser_of, with_fallback, with_parser
 from guerdon._lanes.http.fleet import checked_endpoints
 from guerdon._lanes.http.options import build, extra_body, name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward, is_given
@@ -31,18 +32,30 @@ __all__ = ["http_reward", "judge"]
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
-@partial(with_known_options, values=(Server, Votes, Limit))
+def _without_repair(options: dict[str, Any]) -> None:
+    """Puts ``repair=`` into ``parse=``."""
+    warnings.warn(
+        "judge(repair=) is deprecated: leave repair=True out, and write parse=parse.number().without_repair() for False.",
+        GuerdonWarning,
+        stacklevel=3,
+    )
+    if not flag(str(options.get("name", "judge")), "repair", options.pop("repair")):
+        given = options.get("parse")
+        parse = parsers.number() if given is None else given
+        options["parse"] = parse.without_repair() if isinstance(parse, Parse) else parse
+
+
+@partial(with_known_options, values=(Server, Votes, Limit), deprecated={"repair": _without_repair})
 def judge(
     *,
     base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]] | None = None,
     server: Server | None = None,
     model: str,
     prompt: str | Sequence[Mapping[str, str]] | Sequence[str] | Mapping[str, Any],
-    parse: Parse | None = None,
+    parse: Parse | Callable[[str], float | None] | None = None,
     system: str | None = None,
     pass_messages: bool = False,
     images: str | Sequence[str] | None = None,
-    repair: bool = True,
     api: Literal["chat", "completions", "responses", "anthropic", "score", "classify", "pooling"] = "chat",
     max_tokens: int | None = None,
     temperature: float | None = 0.0,
@@ -86,15 +99,15 @@ def judge(
             model gets such a text or messages, ``api="score"`` two texts,
             ``("{prompt}", "{completion}")``; a dict is all fields of its request.
         parse: How the score is read out of the answer, see `guerdon.parse`; the one number in it by
-            default.
+            default. Or a function of yours, called with the answer's text in a worker: it returns a
+            number, or None to abstain; if it raises, or takes over 5 s (``reward(function,
+            timeout=…)`` says otherwise), that is an `error`. The judge is not asked again then.
         system: A system message before the prompt, with placeholders too.
         pass_messages: Send the sample's prompt and completion as messages, as they are, before the
             judge's own; for ``"chat"``, ``"responses"`` and ``"anthropic"``, in the form of each.
         images: The column with the sample's images, one or a list: PIL images, bytes, or ``data:``
             and ``http:`` URLs; or several columns. They go into the judge's last message, or, with
             ``pass_messages``, where the prompt has ``{"type": "image"}``; for the same APIs.
-        repair: Tell the judge what was wrong with an answer that could not be read, instead of
-            asking again in the same words (as for ``"completions"``, which have no messages).
         api: ``"chat"``; ``"completions"``, for models without a chat template; OpenAI's
             ``"responses"``; Anthropic's messages, ``"anthropic"``; or a reward model's ``"score"``,
             ``"classify"`` or ``"pooling"``, as vLLM and SGLang have them. Its number is the score;
@@ -162,11 +175,16 @@ def judge(
         )
     reached, option = server_of(name, given, "base_url")
     endpoints = checked_endpoints(name, option, dialects.PATHS.get(str(api), ""), reached.base_url)
-    path = parse.value if scored and parse is not None else ""
-    parse = parsers.number() if parse is None else parse
-    if not isinstance(parse, Parse):
+    path = parse.value if scored and isinstance(parse, Parse) else ""
+    parser = parser_of(name, parse) if callable(parse) else None
+    parse = parsers.number() if parse is None else parse if parser is None else Parse("function", repair=False)
+    if not isinstance(parse, Parse) or (parse.kind == "function") != (parser is not None):
         raise RegistrationError(
-            f"reward function {name!r}: parse={parse!r}: expected a parser of guerdon.parse, such as parse.number()."
+            f"reward function {name!r}: parse={parse!r}: expected a parser of guerdon.parse, such as parse.number(), or a function of the answer."
+        )
+    if parser is not None and stream:
+        raise RegistrationError(
+            f"reward function {name!r}: stream=True with a parser of yours, which gets whole answers."
         )
     question = dialects.Question(
         name,
@@ -179,7 +197,7 @@ def judge(
         temperature=temperature,
         response_format=response_format,
         stream=flag(name, "stream", stream),
-        repair=flag(name, "repair", repair),
+        repair=parse.repair,
         pass_messages=flag(name, "pass_messages", pass_messages),
         images=images,
     )
@@ -206,10 +224,12 @@ def judge(
             f"reward function {name!r}: prompt={prompt!r}: it has no field, so all samples would be asked the same. Name the "
             "columns that the judge is to see, as in {completion}."
         )
+    if parser is not None:
+        made.spec = replace(made.spec, parser=parser)
     if fallback is not None:
         return CompositeReward((judge, given), with_fallback(made, fallback, asked_votes.count))
     if asked_votes.count == 1:
-        return made
+        return made if parser is None else CompositeReward((judge, given), with_parser(made.spec))
     if is_given(made, "pure", True):
         raise RegistrationError(
             f"reward function {name!r}: pure=True with votes={asked_votes.count}: votes are requests of their own, and none stands for another."

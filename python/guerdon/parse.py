@@ -3,7 +3,7 @@
 An answer that two careful people could read differently is an `error` that shows the answer, never
 a guess: several different scores, a number in no form of a verdict, an answer that ``max_tokens``
 cut where its score may have gone on. The judge is asked again while it has ``retries`` left, with
-the reason (``repair=``).
+the reason (`Parse.without_repair`).
 
 Options of all parsers but `logprob`:
 
@@ -24,7 +24,7 @@ Options of all parsers but `logprob`:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Real
 from typing import Literal
@@ -35,14 +35,17 @@ from guerdon.errors import RegistrationError
 
 __all__ = ["Parse", "choice", "json", "logprob", "number", "regex", "rubric", "tag", "yes_no"]
 
-Kind = Literal["number", "tag", "regex", "json", "yes_no", "choice", "logprob", "rubric"]
+Kind = Literal["number", "tag", "regex", "json", "yes_no", "choice", "logprob", "rubric", "function"]
 Which = Literal["first", "last"]
 Reasoning = Literal["strip", "keep"]
 
 
 @dataclass(frozen=True)
 class Parse:
-    """A way to read a score; made by the functions of this module."""
+    """A way to read a score; made by the functions of this module.
+
+    ``kind="function"`` means a parser of the user's, which `guerdon.judge` calls in a worker.
+    """
 
     kind: Kind
     value: str = ""
@@ -52,6 +55,17 @@ class Parse:
     which: Which | None = None
     range: tuple[float, float] | None = None
     reasoning: Reasoning = "strip"
+    repair: bool = True
+
+    def without_repair(self) -> Parse:
+        """The parser of a judge that is asked again in the same words, and not told what was wrong
+        with its answer.
+
+        Examples:
+            >>> number(range=(0, 10)).without_repair()
+            Parse(kind='number', range=(0.0, 10.0), repair=False)
+        """
+        return replace(self, repair=False)
 
     def read(self, answer: str, *, cut: bool = False, reasoning: str | None = None) -> float | None:
         """The score in an answer, as a judge of this parser reads it: for trying a parser on
@@ -83,6 +97,7 @@ class Parse:
         named |= {"which": self.which, "range": self.range}
         shown = "".join(f", {name}={value!r}" for name, value in named.items() if value)
         kept = ", reasoning='keep'" if self.reasoning == "keep" else ""
+        kept += "" if self.repair else ", repair=False"
         return f"Parse(kind={self.kind!r}{shown}{kept})"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from guerdon import Dispatcher, Server, judge
+from guerdon import Dispatcher, Server, http_reward, judge
 from guerdon.results import Failure, RewardBatch
 from tests.http import server
 
@@ -34,8 +34,8 @@ def asked(
     columns: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> tuple[RewardBatch, server.Server]:
-    """The result of one batch by a judge whose server answers so, and the server, which keeps what
-    was sent to it.
+    """The result of one batch by a judge or service whose server answers so, and the server, which
+    keeps what was sent to it.
 
     Args:
         answer: What the server answers.
@@ -45,9 +45,12 @@ def asked(
         columns: The others of the batch, and its options.
         options: Of the judge.
     """
-    usual = {"model": "m", "retries": 0, **({"prompt": "{completion}"} if make is judge else {})}
+    is_service = getattr(make, "func", make) is http_reward
+    url = "url" if is_service else "base_url"
+    usual = {"retries": 0, **({} if is_service else {"model": "m"})}
+    usual |= {"prompt": "{completion}"} if make is judge else {}
     with server.serving(answer) as running:
-        function = make(**reached({"base_url": running.url + base, **usual, **options}))
+        function = make(**reached({url: running.url + base, **usual, **options}, url))
         with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
             return dispatcher.score(completions=list(completions), **(columns or {})), running
 

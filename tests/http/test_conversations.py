@@ -128,7 +128,7 @@ def test_invalid_images_are_refused_with_their_sample() -> None:
 
 @pytest.mark.fault(
     "a judge's answer can't be read, and at temperature 0 it would say the same again",
-    sees="the next attempt has the answer and what was wrong with it (`repair=True`); its tokens count",
+    sees="the next attempt has the answer and what was wrong with it; its tokens count",
 )
 @pytest.mark.parametrize("api", ["chat", "anthropic", "responses"])
 def test_a_judge_hears_what_was_wrong_with_its_answer(api: Any) -> None:
@@ -154,7 +154,10 @@ def test_a_judge_hears_what_was_wrong_with_its_answer(api: Any) -> None:
         assert (used["requests"], used["prompt_tokens"], used["completion_tokens"]) == (2, 10, 4)
 
 
-@pytest.mark.parametrize("options", [{"repair": False}, {"api": "completions"}])
+@pytest.mark.filterwarnings(r"ignore:judge\(repair=\) is deprecated")
+@pytest.mark.parametrize(
+    "options", [{"parse": parse.number().without_repair()}, {"repair": False}, {"api": "completions"}]
+)
 def test_without_repair_the_same_is_asked_again(options: dict[str, Any]) -> None:
     reply = {"choices": [{"message": {"content": "?"}, "text": "?"}]}
     result, server = asked(lambda path, body: reply, retries=1, **options)

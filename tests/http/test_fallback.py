@@ -5,11 +5,16 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, Server, Status, http_reward, judge, parse
+from guerdon import Dispatcher, Journal, RegistrationError, Server, Status, http_reward, judge, parse
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.findings import findings
+from guerdon._insight.report.summary import summarise
 from tests.http.server import Server as Served
 from tests.http.server import chat_completion, free_port, question, serving
 
@@ -59,7 +64,7 @@ def test_samples_on_which_the_first_judge_fails_go_to_the_second(second: Served)
 
 def test_an_answer_that_can_not_be_read_goes_to_the_second(second: Served) -> None:
     with serving(lambda path, body: chat_completion("I would rather not say.")) as server:
-        result = scored(graded(server.url, second, repair=False), ["four"])
+        result = scored(graded(server.url, second), ["four"])
     assert result.rewards.item() == 4.0
     assert "I would rather not say" in str(result.extra["small/failed"])
 
@@ -88,6 +93,29 @@ def test_equal_requests_are_made_once_with_a_fallback_too(second: Served) -> Non
     with serving(lambda path, body: chat_completion("7")) as server:
         assert scored(graded(server.url, second, temperature=0.0), ["same"] * 6).rewards.ravel().tolist() == [7.0] * 6
         assert len(server.bodies) == 1
+
+
+@pytest.mark.fault(
+    "the `fallback` of a judge answers everything: the judge itself is down",
+    sees="`guerdon/<name>/fallback_frac` in the trainer's log, and a warning of `guerdon report` with a reason",
+)
+def test_a_fallback_that_answers_everything_is_seen_in_log_and_report(second: Served, tmp_path: Path) -> None:
+    logged: dict[str, list[float]] = {}
+    function = graded(f"http://127.0.0.1:{free_port()}", second, retries=0)
+    with Dispatcher([function], journal=Journal(tmp_path)) as dispatcher:
+        dispatcher.reward_funcs[0](
+            prompts=["p"] * 70,
+            completions=["three"] * 69 + ["four"],
+            log_extra=None,
+            log_metric=lambda name, value: logged.setdefault(name, []).append(value),
+        )
+    assert logged["guerdon/small/fallback_frac"] == [1.0]
+    (found,) = (
+        one for one in findings(aggregates(summarise(find_parts(str(tmp_path))))) if "fallback" in one["message"]
+    )
+    assert found["severity"] == "warning"
+    assert found["message"].startswith("small has 100 % of its scores from its fallback")
+    assert "can't connect" in found["message"]
 
 
 def test_both_reasons_are_told_where_both_fail() -> None:

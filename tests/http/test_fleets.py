@@ -92,6 +92,33 @@ def test_a_server_that_refuses_connections_is_left_out() -> None:
         assert len(server.bodies) == 50
 
 
+@pytest.mark.parametrize("refusal", [(401, {}), (404, {}), (308, {})], ids=["401", "404", "308"])
+@pytest.mark.fault(
+    "one of four replicas of a judge answers 401, 404 or 308 at once",
+    sees="at least 99 % of the scores, in at most 1.6 times the time that the other three take alone",
+)
+def test_a_replica_that_refuses_at_once_draws_no_traffic(refusal: Any) -> None:
+    texts = ["x" * (1 + index % 50) for index in range(512)]
+
+    def scored(servers: list[Server]) -> tuple[float, Any]:
+        made = asked([server.url for server in servers], limit=Limit(concurrency=24))
+        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
+            dispatcher.score(completions=["x"] * 3)
+            begun = time.monotonic()
+            result = dispatcher.score(completions=texts, num_generations=8)
+            return time.monotonic() - begun, result
+
+    with ExitStack() as stack:
+        healthy = [stack.enter_context(serving(length, delay=0.1)) for _ in range(3)]
+        refuses = stack.enter_context(serving(lambda path, body: refusal))
+        alone, _ = scored(healthy)
+        seconds, result = scored([*healthy, refuses])
+    right = result.rewards.ravel() == [float(len(text)) for text in texts]
+    assert right.mean() >= 0.99, f"{len(refuses.bodies)} requests were refused"
+    assert (result.status.ravel()[~right] == Status.ERROR).all()
+    assert seconds <= 1.6 * alone
+
+
 @pytest.mark.fault(
     "nothing listens at any endpoint of a judge", sees="`error`: can't connect, with one of the addresses"
 )

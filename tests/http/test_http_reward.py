@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, Limit, http_reward, judge, reward
+from tests.http.scoring import asked
 from tests.http.server import chat_completion, question, serving
 
 
+def posted(answer: Any, completions: list[str], sent: Any = ("completion",), **options: Any) -> Any:
+    """The result of a batch by a service that gets the columns `sent`, and its server."""
+    return asked(answer, completions, make=partial(http_reward, columns=sent), **options)
+
+
 def test_one_sample_a_request() -> None:
-    with (
-        serving(lambda path, body: {"score": len(body["completion"]) + body["answer"]["n"], "why": "x"}) as server,
-        Dispatcher([http_reward(server.url, columns=["prompt", "completion", "answer"])]) as dispatcher,
-    ):
-        result = dispatcher.score(prompts=["p", "p"], completions=["ab", "cde"], answer=[{"n": 1}, {"n": np.int64(2)}])
-        assert result.rewards.ravel().tolist() == [3.0, 5.0]
-        assert {"prompt": "p", "completion": "ab", "answer": {"n": 1}} in server.bodies
+    result, server = posted(
+        lambda path, body: {"score": len(body["completion"]) + body["answer"]["n"], "why": "x"},
+        ["ab", "cde"],
+        sent=["prompt", "completion", "answer"],
+        columns={"prompts": ["p", "p"], "answer": [{"n": 1}, {"n": np.int64(2)}]},
+    )
+    assert result.rewards.ravel().tolist() == [3.0, 5.0]
+    assert {"prompt": "p", "completion": "ab", "answer": {"n": 1}} in server.bodies
 
 
 def test_many_samples_a_request() -> None:
@@ -27,33 +35,19 @@ def test_many_samples_a_request() -> None:
         return {"rewards": [None if text == "none" else len(text) for text in body["completions"]]}
 
     texts = ["x" * index for index in range(20)] + ["none"]
-    with (
-        serving(lengths) as server,
-        Dispatcher(
-            [http_reward(server.url, batch_size=8, columns=["completion"], body={"kind": "length"})]
-        ) as dispatcher,
-    ):
-        rewards = dispatcher.score(completions=texts).rewards.ravel()
-        np.testing.assert_array_equal(rewards, [*range(20), np.nan])
-        assert [len(body["completions"]) for body in server.bodies if body["kind"] == "length"] in (
-            [8, 8, 5],
-            [8, 5, 8],
-            [5, 8, 8],
-        )
+    result, server = posted(lengths, texts, batch_size=8, body={"kind": "length"})
+    np.testing.assert_array_equal(result.rewards.ravel(), [*range(20), np.nan])
+    sizes = [len(body["completions"]) for body in server.bodies if body["kind"] == "length"]
+    assert sizes in ([8, 8, 5], [8, 5, 8], [5, 8, 8])
 
 
 def test_a_request_of_more_tokens_than_a_minute_has_is_halved_until_it_fits() -> None:
     limit = Limit(tpm=600_000, tokens=lambda completion: 10 ** len(completion))
     texts = ["x", "xx", "x" * 300, "xxx"] * 2 + ["x" * 6]
-    with serving(lambda path, body: [1.0] * len(body["completions"])) as server:
-        service = http_reward(server.url, batch_size=9, columns=["completion"], limit=limit, retries=0)
-        with Dispatcher([service], max_failure_rate=1.0) as dispatcher:
-            rewards = dispatcher.score(completions=texts).rewards.ravel()
-        assert (
-            sorted(text for body in server.bodies for text in body["completions"])
-            == ["x"] * 2 + ["xx"] * 2 + ["xxx"] * 2
-        )
-    np.testing.assert_array_equal(rewards, [1, 1, np.nan, 1] * 2 + [np.nan])
+    result, server = posted(lambda path, body: [1.0] * len(body["completions"]), texts, batch_size=9, limit=limit)
+    sent = sorted(text for body in server.bodies for text in body["completions"])
+    assert sent == ["x"] * 2 + ["xx"] * 2 + ["xxx"] * 2
+    np.testing.assert_array_equal(result.rewards.ravel(), [1, 1, np.nan, 1] * 2 + [np.nan])
 
 
 def test_services_with_names_and_shapes_of_their_own() -> None:
@@ -132,11 +126,7 @@ def test_a_bad_sample_fails_alone(fault: Any) -> None:
 
     texts = ["x" * index for index in range(16)]
     texts[5] = "bad"
-    with (
-        serving(answer) as server,
-        Dispatcher([http_reward(server.url, batch_size=16, columns=["completion"], retries=0)]) as dispatcher,
-    ):
-        result = dispatcher.score(completions=texts)
+    result, server = posted(answer, texts, batch_size=16)
     alone = isinstance(fault, dict)  # of one sample it is a whole answer
     expected = [1.0 if text == "bad" else len(text) for text in texts]
     if not alone:
@@ -153,10 +143,7 @@ def test_halves_go_before_what_was_not_sent_yet() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         return (500, {}) if "b" in body["completions"] else lengths(path, body)
 
-    with serving(answer) as server:
-        one = http_reward(server.url, batch_size=4, columns=["completion"], retries=0, limit=Limit(concurrency=1))
-        with Dispatcher([one], max_failure_rate=1) as dispatcher:
-            dispatcher.score(completions=list("abcdefghijkl"))
+    _, server = posted(answer, list("abcdefghijkl"), batch_size=4, limit=Limit(concurrency=1))
     assert ["".join(body["completions"]) for body in server.bodies] == ["abcd", "ab", "a", "b", "cd", "efgh", "ijkl"]
 
 
@@ -164,11 +151,7 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         return {"rewards": ["high" if text == "bad" else len(text) for text in body["completions"]]}
 
-    with (
-        serving(answer) as server,
-        Dispatcher([http_reward(server.url, batch_size=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
-    ):
-        result = dispatcher.score(completions=["a", "bad", "ccc"])
+    result, server = posted(answer, ["a", "bad", "ccc"], batch_size=8, retries=3)
     np.testing.assert_array_equal(result.rewards.ravel(), [1.0, np.nan, 3.0])
     assert len(server.bodies) == 1
     (failure,) = result.failures()
@@ -176,12 +159,8 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
 
 
 def test_server_failures_do_not_split_gathered_calls() -> None:
-    with (
-        serving(lambda path, body: (401, {})) as server,
-        Dispatcher([http_reward(server.url, batch_size=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
-    ):
-        assert len(dispatcher.score(completions=["a"] * 8).failures()) == 8
-        assert len(server.bodies) == 1
+    result, server = posted(lambda path, body: (401, {}), ["a"] * 8, batch_size=8, retries=3)
+    assert (len(result.failures()), len(server.bodies)) == (8, 1)
 
 
 def test_a_rate_counts_requests_and_tokens_those_of_all_their_samples() -> None:

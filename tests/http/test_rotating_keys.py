@@ -159,6 +159,7 @@ def test_a_function_gives_the_next_token_after_a_401(tmp_path: Path) -> None:
         with Dispatcher([asked], max_failure_rate=1.0, journal=journal) as dispatcher:
             assert tokens.fetched == [], "no request needed one yet"
             result = dispatcher.score(completions=[str(number) for number in range(200)])
+        assert not {thread.name for thread in threading.enumerate()} & tokens.threads, "it is gone with the dispatcher"
     assert [failure.reason for failure in result.failures()] == []
     assert result.rewards.ravel().tolist() == [7.0] * 200
     assert len(tokens.fetched) == 5

@@ -196,7 +196,7 @@ def test_a_server_shows_no_key() -> None:
 
 def test_the_form_of_a_rubrics_answer_is_json_whatever_its_criteria_are_called() -> None:
     with serving(lambda path, body: chat_completion(form_of(question(body)))) as server:
-        made = rubric({'is "b" \\ {c}': "It is right."}, base_url=server.url, model="m", repair=False)
+        made = rubric({'is "b" \\ {c}': "It is right."}, base_url=server.url, model="m")
         with Dispatcher([made]) as dispatcher:
             result = dispatcher.score(prompts=["a"], completions=["b"])
     assert result.rewards.tolist() == [[[3.0]]]

@@ -259,6 +259,7 @@ def test_a_config_says_all_to_the_engine() -> None:
             "pure": False,
             "member_of": None,
             "has_fallback": False,
+            "parsing": None,
             "policy": {
                 "timeout": 30.0,
                 "grace": 0.0,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from guerdon._insight.journal.plan import JournalConfig, JournalPlan
     from guerdon._insight.monitor.settings import Monitor
     from guerdon._insight.trace import Trace
+    from guerdon._lanes.http.api_key import KeyThreads
     from guerdon._lanes.remote.engine_setup import EngineSetup
     from guerdon._lanes.remote.plan import Cluster, ClusterFactory
     from guerdon._lanes.thread_supervisor import ThreadSupervisor
@@ -90,6 +91,7 @@ class EngineHandle:
         self._supervisor: ThreadSupervisor | None = None
         self._monitor: Monitor | None = None
         self._cluster: Cluster | None = None
+        self._keys: KeyThreads | None = None
         self._lock = threading.RLock()  # a signal handler may come here on the thread that holds it
         self._at_end: weakref.finalize[..., object] | None = None
         _alive.add(self)
@@ -148,7 +150,7 @@ class EngineHandle:
                 cores = self._cores | allowed_cores()
                 warn_if_bound(cores)
                 with on_cores(cores):
-                    engine, supervisor, cluster = _start(
+                    engine, supervisor, cluster, keys = _start(
                         self._run_specs,
                         self._workers,
                         self._recycle,
@@ -161,11 +163,11 @@ class EngineHandle:
                         make_cluster=self._make_cluster,
                     )
                 if self._closed or self._engine is not None:  # a signal handler was quicker
-                    _close(engine, cluster, CLOSE_TIMEOUT_S)
+                    _close(engine, cluster, keys, CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
                     self._engine, self._supervisor, self._monitor = engine, supervisor, monitor
-                    self._cluster = cluster
+                    self._cluster, self._keys = cluster, keys
                     monitor.report(engine)
                     if self._trace is not None:
                         from guerdon._insight import trace as _trace
@@ -205,6 +207,7 @@ class EngineHandle:
             engine, self._engine = self._engine, None
             supervisor, self._supervisor = self._supervisor, None
             cluster, self._cluster = self._cluster, None
+            keys, self._keys = self._keys, None
             at_end, self._at_end = self._at_end, None
         if at_end is not None:
             # A closed dispatcher can be collected together with functions that refer to it.
@@ -212,7 +215,7 @@ class EngineHandle:
         if engine is not None and supervisor is not None:
             from guerdon._lanes.lane_threads import is_lane_thread
 
-            _close(engine, cluster, 0.0 if is_lane_thread(supervisor.lanes) else timeout)
+            _close(engine, cluster, keys, 0.0 if is_lane_thread(supervisor.lanes) else timeout)
             if self._journal is not None:
                 supervisor.warn_of_journal(self._journal.journal.folder, engine.journal_troubles())
 
@@ -222,7 +225,7 @@ class EngineHandle:
         if self._engine is not None:
             _inherited.append((self._engine, self._supervisor))
             _inherited_clusters.append(self._cluster)
-            self._engine = self._supervisor = self._monitor = self._cluster = None
+            self._engine = self._supervisor = self._monitor = self._cluster = self._keys = None
 
 
 # Every `EngineHandle` there is; each adds itself, and leaves when its dispatcher is gone.
@@ -273,16 +276,21 @@ def _start(
     *,
     trace: Trace | None = None,
     make_cluster: ClusterFactory | None = None,
-) -> tuple[Engine, ThreadSupervisor, Cluster | None]:
+) -> tuple[Engine, ThreadSupervisor, Cluster | None, KeyThreads]:
     import guerdon._insight.dump  # noqa: F401 - for `EngineHandle.dump`
     from guerdon import _native
+    from guerdon._lanes.http.api_key import KeyThreads
     from guerdon._lanes.thread_supervisor import start_lanes
 
     positions = {spec.name: position for position, spec in enumerate(specs) if spec.member_of is None}
     members: dict[str, list[int]] = {}
+    parsing: dict[int, dict[str, int]] = {}
+    places = {id(spec): position for position, spec in enumerate(specs)}
     for position, spec in enumerate(specs):
         if spec.member_of is not None:
             members.setdefault(spec.member_of, []).append(position)
+        if spec.member_of is not None and spec.parser is not None:
+            parsing |= {position: {"by": places[id(spec.parser)]}, places[id(spec.parser)]: {"of": position}}
     has_nodes = make_cluster is not None and any(spec.leaves_process for spec in specs)
     cap = None if max_cost is None else _cap(specs, max_cost)
     keys: Keys = []
@@ -291,9 +299,10 @@ def _start(
             positions,
             keys,
             members=members.get(spec.name, ()) if spec.member_of is None else (),
+            parsing=parsing.get(position),
             has_nodes=has_nodes,
         )
-        for spec in specs
+        for position, spec in enumerate(specs)
     ]
     if any(spec.cache is not None for spec in specs):
         from guerdon._functions.cache.folders import folder_config
@@ -339,8 +348,7 @@ def _start(
         )
     except ValueError as error:
         raise RegistrationError(f"this dispatcher can't start: {error}.") from None
-    for _, answer in keys:
-        answer()
+    threads = KeyThreads(keys)
     cluster: Cluster | None = None
     try:
         serves = journal is not None or trace is not None or remote is not None
@@ -348,19 +356,21 @@ def _start(
         if make_cluster is not None and remote is not None:
             cluster = make_cluster()
             cluster.start(engine, remote)
-        return engine, supervisor, cluster
+        return engine, supervisor, cluster, threads
     except BaseException:
-        _close(engine, cluster, CLOSE_TIMEOUT_S)
+        _close(engine, cluster, threads, CLOSE_TIMEOUT_S)
         raise
 
 
-def _close(engine: Engine, cluster: Cluster | None, timeout: float) -> None:
-    """Ends an engine, and then what connects it to nodes."""
+def _close(engine: Engine, cluster: Cluster | None, keys: KeyThreads | None, timeout: float) -> None:
+    """Ends an engine, and then what connects it to nodes and gives it keys."""
     try:
         engine.close(timeout)
     finally:
         if cluster is not None:
             cluster.stop()
+        if keys is not None:
+            keys.close(timeout)
 
 
 def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> dict[str, Any]:

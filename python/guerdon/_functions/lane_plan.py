@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from guerdon._native import KeyRequests
 
 __all__ = ["CompoundCalls", "EndpointList", "KernelCalls", "Keys", "RequestPlan", "TextField"]
 
 # Requests for API keys that functions return, each with what begins to answer them.
-Keys: TypeAlias = "list[tuple[KeyRequests, Callable[[], None]]]"
+Keys: TypeAlias = "list[tuple[KeyRequests, Callable[[], Thread]]]"
 
 
 class TextField(Protocol):

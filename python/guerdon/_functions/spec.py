@@ -34,7 +34,7 @@ class Composition:
 
     Attributes:
         kind: ``"votes"`` of one member, a ``"panel"`` of several, or a ``"fallback"`` of two, the
-            second of which is called where the first failed.
+            second of which is called where the first failed, or of one alone.
         names: Those of the members, as ``result.extra`` calls them.
         members: They have no place in results, and follow all functions that do.
         reduce: What becomes of their scores.
@@ -54,10 +54,11 @@ class Composition:
     votes: int | None = None
 
     def native(self, positions: Sequence[int]) -> dict[str, Any]:
-        """Returns the form for the engine, which has its members at these positions."""
+        """Returns the form for the engine, which has its members, and then their parsers, at these
+        positions."""
         return {
             "kind": self.kind,
-            "members": list(zip(self.names, positions, strict=True)),
+            "members": list(zip(self.names, positions, strict=False)),
             "votes": self.votes,
             "reduce": self.reduce,
             "weights": list(self.weights),
@@ -101,6 +102,8 @@ class FunctionSpec:
         composition: How its calls become calls of members (compose lane).
         member_of: The function that calls it, of a member; it has no place in results.
         has_fallback: Whether another member is called where it fails.
+        parser: The function that reads the answers of a judge, called by the engine where that is a
+            member.
         kernel: What scores (native lane).
         factory: The call that made it, of a function that comes with Guerdon.
     """
@@ -130,6 +133,7 @@ class FunctionSpec:
     composition: Composition | None = None
     member_of: str | None = None
     has_fallback: bool = False
+    parser: FunctionSpec | None = None
     kernel: KernelCalls | None = None
     factory: Factory | None = None
 
@@ -147,8 +151,11 @@ class FunctionSpec:
 
     @property
     def called(self) -> tuple[FunctionSpec, ...]:
-        """The functions that its calls run: its members, or itself."""
-        return (self,) if self.composition is None else self.composition.members
+        """The functions that its calls run: its members and then their parsers, or itself."""
+        if self.composition is None:
+            return (self,)
+        members = self.composition.members
+        return (*members, *(member.parser for member in members if member.parser is not None))
 
     @property
     def plans(self) -> tuple[RequestPlan, ...]:
@@ -195,13 +202,24 @@ class FunctionSpec:
         """The function as a member of another, under this name: what is said of samples, rather
         than of calls, is the owner's."""
         policy = replace(self.policy, total_timeout=None, on_failure="nan", max_failure_rate=None)
-        return replace(self, name=name, member_of=owner, policy=policy, run_if=None, pure=False, cache=None)
+        parser = None if self.parser is None else replace(self.parser, name=f"{name}/parse", member_of=owner)
+        return replace(
+            self, name=name, member_of=owner, policy=policy, run_if=None, pure=False, cache=None, parser=parser
+        )
 
     def composed(self, composition: Composition) -> FunctionSpec:
         """The function, its calls being those of members: what is said of calls is theirs."""
         policy = replace(self.policy, retries=0, limit=None)
         return replace(
-            self, lane="compose", composition=composition, policy=policy, http=None, loop=None, node=None, pinned=False
+            self,
+            lane="compose",
+            composition=composition,
+            policy=policy,
+            http=None,
+            loop=None,
+            node=None,
+            pinned=False,
+            parser=None,
         )
 
     def recipe(self) -> dict[str, Any]:
@@ -239,6 +257,7 @@ class FunctionSpec:
         keys: Keys | None = None,
         *,
         members: Sequence[int] = (),
+        parsing: Mapping[str, int] | None = None,
         has_nodes: bool = False,
     ) -> dict[str, Any]:
         """The function's configuration for the engine.
@@ -246,7 +265,8 @@ class FunctionSpec:
         Args:
             positions: Of the functions in their list, by name: for gates, rubrics and members.
             keys: Gets the requests for API keys; None leaves out all keys.
-            members: Positions of its members.
+            members: Positions of its members, and then of their parsers.
+            parsing: ``{"by": position}`` of its parser, or ``{"of": position}`` of its judge.
             has_nodes: Whether the engine has nodes.
         """
         from guerdon.limits import native
@@ -259,6 +279,7 @@ class FunctionSpec:
         function["pure"] = self.pure
         function["member_of"] = None if self.member_of is None else positions[self.member_of]
         function["has_fallback"] = self.has_fallback
+        function["parsing"] = parsing
         number = isinstance(policy.on_failure, float)
         function["policy"] |= {
             "total_timeout": policy.total_timeout,
@@ -273,6 +294,7 @@ class FunctionSpec:
             config["http"] = self.http.config(self.name, keys, self.tariff())
         if self.composition is not None:
             config["compose"] = self.composition.native(members)
+            config["parsed"] = len(members) > len(self.composition.members)
         if self.kernel is not None:
             config["kernel"] = self.kernel.config()
         return config

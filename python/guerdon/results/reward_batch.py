@@ -132,6 +132,7 @@ class RewardBatch:
         pure: frozenset[str] = frozenset(),
         cached: frozenset[str] = frozenset(),
         token_users: frozenset[str] = frozenset(),
+        with_fallback: frozenset[str] = frozenset(),
     ) -> None:
         self._batch: BatchResult | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
@@ -140,6 +141,7 @@ class RewardBatch:
         self._pure = pure
         self._cached = cached
         self._token_users = token_users
+        self._with_fallback = with_fallback
         self.incomplete = incomplete
         self.functions = tuple(functions)
         # a copy: users may change it

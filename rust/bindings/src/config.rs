@@ -86,6 +86,9 @@ pub struct FunctionSettings {
     /// Calls of members that each call makes, on the compose lane.
     #[serde(default, deserialize_with = "composite")]
     pub compose: Option<Composite>,
+    /// True if parsers of the user's read the answers of its members.
+    #[serde(default)]
+    parsed: bool,
     /// Kernel that scores, on the native lane.
     kernel: Option<KernelSettings>,
     pub cache: Option<CacheSettings>,
@@ -129,7 +132,7 @@ impl FunctionSettings {
         Function {
             lane,
             cache: self.cache.as_ref().and_then(store),
-            member_calls: self.compose.as_ref().map_or(0, Composite::calls),
+            member_calls: self.compose.as_ref().map_or(0, Composite::calls) * if self.parsed { 2 } else { 1 },
             ..self.function.clone()
         }
     }

@@ -1,8 +1,8 @@
 //! `KeyRequests`: requests for an API key, which a thread of Python's answers by calling a function
 //! of the user. They end with the reward function that the key belongs to.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 
 use guerdon_http::{KeyAnswer, KeySource};
 use parking_lot::Mutex;
@@ -10,11 +10,15 @@ use pyo3::prelude::*;
 
 use crate::gil::detached;
 
+type Sending = Arc<Mutex<Option<Sender<KeyAnswer>>>>;
+
 /// See the module.
 #[pyclass(frozen, module = "guerdon._native")]
 pub struct KeyRequests {
-    /// Taken by the http lane, which then has the only sender.
-    ask: Mutex<Option<Sender<KeyAnswer>>>,
+    /// Taken by the http lane, which then keeps the sender.
+    ask: Mutex<Option<Sending>>,
+    /// The sender. Emptied by `close`.
+    sending: Weak<Mutex<Option<Sender<KeyAnswer>>>>,
     asked: Mutex<Receiver<KeyAnswer>>,
     /// The request that is being answered. Written by Python's thread.
     current: Mutex<Option<KeyAnswer>>,
@@ -26,7 +30,7 @@ impl KeyRequests {
         let ask = self.ask.lock().take()?;
         Some(KeySource::Function(Arc::new(move |answer| {
             // Dropped where the thread has ended, which the request is told by that.
-            let _ = ask.send(answer);
+            let _ = ask.lock().as_ref().map(|ask| ask.send(answer));
         })))
     }
 }
@@ -36,7 +40,14 @@ impl KeyRequests {
     #[new]
     fn new() -> Self {
         let (ask, asked) = channel();
-        Self { ask: Mutex::new(Some(ask)), asked: Mutex::new(asked), current: Mutex::default() }
+        let ask = Arc::new(Mutex::new(Some(ask)));
+        let sending = Arc::downgrade(&ask);
+        Self { ask: Mutex::new(Some(ask)), sending, asked: Mutex::new(asked), current: Mutex::default() }
+    }
+
+    /// Ends `next`: no request is answered any more.
+    fn close(&self) {
+        drop(self.sending.upgrade().and_then(|ask| ask.lock().take()));
     }
 
     /// Waits for the next request that nobody has given up; false at the end.

@@ -155,6 +155,16 @@ pub fn visible(functions: &[Function]) -> usize {
     functions.partition_point(|function| function.member_of.is_none())
 }
 
+/// Part of a hidden function in the parsing of a judge's answers (`scheduler::parsing`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Parsing {
+    /// It is a judge, and this function reads its answers.
+    By(FunctionId),
+    /// It reads the answers of this judge.
+    Of(FunctionId),
+}
+
 /// One reward function.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -178,9 +188,12 @@ pub struct Function {
     /// The function that makes its calls, of a hidden one (`compose`): it has no cells in results.
     /// Hidden functions follow all others.
     pub member_of: Option<FunctionId>,
-    /// The most member calls that one of its calls makes.
+    /// The most member calls that one of its calls makes; twice as many where a parser reads their
+    /// answers.
     #[serde(skip)]
     pub member_calls: usize,
+    #[serde(default)]
+    pub parsing: Option<Parsing>,
     /// True if another function is called where it fails: its calls don't wait for an open circuit
     /// breaker.
     #[serde(default)]
@@ -210,6 +223,7 @@ impl Function {
             cache: None,
             member_of: None,
             member_calls: 0,
+            parsing: None,
             has_fallback: false,
             pinned: false,
             isolated: false,

@@ -8,6 +8,9 @@ use crate::function::FunctionId;
 use crate::outcome::{Note, Outcome};
 use crate::report::NamedExtra;
 
+/// Name of the value by which a judge reports the answer that its parser is to read.
+pub const ANSWER: &str = "answer to parse";
+
 /// A member call to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberCall {

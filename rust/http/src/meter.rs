@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
+use guerdon_core::member_call::ANSWER;
 use guerdon_core::report::{Report, Usage};
 use guerdon_core::spending::{Admission, Cost, Price, Reserve, Spending};
 use hyper::header::HeaderMap;
@@ -72,6 +73,8 @@ struct RequestCounts {
     answers: KeptAnswers,
     /// The messages that repair an answer that could not be read.
     repair: Option<Vec<u8>>,
+    /// The answer that a function of the user is to read.
+    to_parse: Option<String>,
 }
 
 impl<'a> Meter<'a> {
@@ -121,7 +124,7 @@ impl<'a> Meter<'a> {
 
     /// Takes over what another one counted.
     pub fn take_from(&self, other: &Meter<'_>) {
-        let RequestCounts { usage, tokens, answers, repair: _ } = std::mem::take(&mut *other.counted.lock());
+        let RequestCounts { usage, tokens, answers, .. } = std::mem::take(&mut *other.counted.lock());
         let mut counted = self.counted.lock();
         counted.usage += usage;
         counted.tokens = tokens.map(|tokens| counted.tokens.unwrap_or(0.0) + tokens).or(counted.tokens);
@@ -130,9 +133,12 @@ impl<'a> Meter<'a> {
 
     /// Returns the counts, to be reported once.
     pub fn report(&self) -> Report {
-        let RequestCounts { usage, answers, .. } = std::mem::take(&mut *self.counted.lock());
+        let RequestCounts { usage, answers, to_parse, .. } = std::mem::take(&mut *self.counted.lock());
         let mut report = Report { usage, ..Report::default() };
         answers.report(&mut report);
+        if let Some(answer) = to_parse {
+            report.add(0, ANSWER, answer);
+        }
         report
     }
 
@@ -171,6 +177,12 @@ impl<'a> MeteredRequest<'a> {
     /// Its answer can't be read; keeps the messages to the judge.
     pub fn unreadable(&self, messages: Vec<u8>) {
         self.meter.counted.lock().repair = Some(messages);
+    }
+
+    /// A function of the user is to read its answer.
+    pub fn to_parse(&self, answer: &str) {
+        let answer = self.endpoint.map_or_else(|| answer.to_owned(), |endpoint| endpoint.redact(answer));
+        self.meter.counted.lock().to_parse = Some(answer);
     }
 
     /// It found no server: it is none.

@@ -2,7 +2,7 @@
 //!
 //! They are slices of the body: what nobody asks for is neither copied nor built.
 
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -127,7 +127,8 @@ pub fn each_field<'a>(json: &'a [u8], take: impl FnMut(&str, &'a RawValue)) -> s
 
 /// Takes the values of some names out of an object, in this order, and reads the value of one more
 /// name by a seed: in one walk. Nothing is kept of other values, which need not even be UTF-8. A
-/// name with two different values is an error, and so is one that the seed would read twice.
+/// name with two different values is an error; the seed's name is one where it reads two different
+/// values.
 #[derive(Clone, Copy)]
 pub struct Names<'n, const N: usize, S> {
     names: [&'n str; N],
@@ -147,7 +148,7 @@ impl<'n, const N: usize> Names<'n, N, PhantomData<IgnoredAny>> {
     }
 }
 
-impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> Names<'_, N, S> {
+impl<'de, const N: usize, S: DeserializeSeed<'de, Value: Debug> + Copy> Names<'_, N, S> {
     /// Takes them out of the JSON of an object.
     pub fn read(self, json: &'de [u8]) -> serde_json::Result<Taken<'de, N, S::Value>> {
         self.take(serde_json::Deserializer::from_slice(json))
@@ -160,7 +161,7 @@ impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> Names<'_, N, S> {
     }
 }
 
-impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> DeserializeSeed<'de> for Names<'_, N, S> {
+impl<'de, const N: usize, S: DeserializeSeed<'de, Value: Debug> + Copy> DeserializeSeed<'de> for Names<'_, N, S> {
     type Value = Taken<'de, N, S::Value>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
@@ -168,7 +169,7 @@ impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> DeserializeSeed<'de> f
     }
 }
 
-impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Names<'_, N, S> {
+impl<'de, const N: usize, S: DeserializeSeed<'de, Value: Debug> + Copy> Visitor<'de> for Names<'_, N, S> {
     type Value = Taken<'de, N, S::Value>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -187,10 +188,12 @@ impl<'de, const N: usize, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Names
                 }
                 found[place] = Some(value);
             } else if let Some((name, seed)) = self.inner.filter(|_| place.is_some()) {
-                if inner.is_some() {
+                let value = map.next_value_seed(Nullable(seed))?;
+                // Equal values print the same JSON.
+                if inner.as_ref().is_some_and(|other| format!("{other:?}") != format!("{value:?}")) {
                     return Err(twice(name));
                 }
-                inner = Some(map.next_value_seed(Nullable(seed))?);
+                inner = Some(value);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

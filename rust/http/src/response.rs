@@ -116,6 +116,11 @@ pub fn judged(
     {
         request.unreadable(repair::messages(text, &advice));
     }
+    if found.is_ok()
+        && let Some(text) = parser.for_function(readable(&answer, answer.text.as_deref().unwrap_or_default()))
+    {
+        request.to_parse(&text);
+    }
     request.keep(answer);
     let scores = found?;
     if scores.cells.len() == samples {

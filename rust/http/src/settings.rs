@@ -137,6 +137,7 @@ enum ParseKind {
     Choice,
     Logprob,
     Rubric,
+    Function,
 }
 
 impl ParseSettings {
@@ -154,6 +155,7 @@ impl ParseSettings {
                 let numbers = words.into_iter().map(|(_, number)| number).collect();
                 Method::LogProb(LogProb { token: value, others: self.others.clone(), numbers })
             }
+            ParseKind::Function => Method::Function,
             ParseKind::Rubric => {
                 let criteria = words.into_iter().map(|(name, weight)| Criterion { name, weight }).collect();
                 Method::Rubric(Rubric { criteria, layout: if value == "tags" { Layout::Tags } else { Layout::Json } })

@@ -30,6 +30,10 @@ LogMetrics = Literal["main", "all"]
 MAIN: Final = frozenset(("failed_frac", "abstained_frac", "timeout_frac", "run_p50_s", "run_p99_s", "queue_p99_s"))
 """Metrics of each function in a log line, unless the dispatcher has ``log_metrics="all"``."""
 
+FALLBACK: Final = "fallback_frac"
+"""Logged of each function with a fallback, whatever ``log_metrics`` says: else nothing in a log
+shows a judge that is down."""
+
 _FRACTIONS: Final = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES: Final = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
 
@@ -45,6 +49,9 @@ def metrics_of(result: RewardBatch, which: LogMetrics = "all") -> dict[str, floa
         for key, status in _FRACTIONS.items():
             of_function[key] = failed[name, status] / samples
         of_function["abstained_frac"] = float((result.status[:, :, place] == Status.ABSTAINED).sum()) / samples
+        if name in result._with_fallback:
+            by = result.extra.get(f"{name}/by", ())
+            of_function[FALLBACK] = sum(each is not None for each in by) / samples
         if name in result._gated:
             of_function["skipped_frac"] = len(result.skipped.get(name, ())) / samples
         timings = result.timings[name]
@@ -57,7 +64,8 @@ def metrics_of(result: RewardBatch, which: LogMetrics = "all") -> dict[str, floa
         of_function.update(_used(result, name))
         if name in result._priced:
             of_function["deferrals"] = timings["deferrals"]
-        logged = ((key, value) for key, value in of_function.items() if which == "all" or key in MAIN)
+        shown = of_function.keys() if which == "all" else of_function.keys() & (MAIN | {FALLBACK})
+        logged = ((key, value) for key, value in of_function.items() if key in shown)
         metrics.update((f"guerdon/{name}/{key}", value) for key, value in logged)
     return metrics
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from guerdon._functions.cache.python_code import PythonCode, UnknownPart
+from guerdon._functions.cache_folder import CacheFolder
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 
@@ -38,8 +40,12 @@ def version_of(spec: FunctionSpec) -> bytes:
 
 def _made_version(spec: FunctionSpec) -> bytes:
     if spec.composition is not None:
-        return composite_version(spec, http_version)
+        return composite_version(spec, lambda called: _version_of_called(called, spec.cache))
     return http_version(spec) if spec.lane == "http" else _python(spec)
+
+
+def _version_of_called(called: FunctionSpec, cache: CacheFolder | None) -> bytes:
+    return http_version(called) if called.lane == "http" else _python(replace(called, cache=cache))
 
 
 def _python(spec: FunctionSpec) -> bytes:
@@ -80,7 +86,7 @@ def composite_version(spec: FunctionSpec, of_member: Callable[[FunctionSpec], ob
 
     assert spec.composition is not None
     stated = None if spec.cache is None else spec.cache.version
-    members = [of_member(member) for member in spec.composition.members]
+    members = [of_member(called) for called in spec.called]
     parts = "compose", __version__, spec.name, stated, spec.composition.identity(), spec.wants.required, members
     return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 

@@ -178,10 +178,10 @@ def is_summed(schema: Any) -> bool:
     return json_object((schema.metadata or {}).get(DISPATCHER_KEY)).get("incomplete") == "sum"
 
 
-def json_object(text: bytes | None) -> dict[str, Any]:
-    """A value of the metadata; an empty object for other text."""
+def json_object(text: bytes | str | None) -> dict[str, Any]:
+    """A JSON object, of the metadata or a row; an empty one for other text."""
     try:
         found = json.loads(text or b"{}")
-    except ValueError:  # somebody's own
+    except (ValueError, RecursionError):  # somebody's own
         return {}
     return found if isinstance(found, dict) else {}

@@ -84,6 +84,8 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "weight": number(tally.weights[place]),
         "status": {label: int(count) for label, count in zip(STATUSES, status, strict=True) if count},
         "failed_share": ratio(failed, rows),  # of rows that a damaged file has lost, none
+        "fallback_share": ratio(int(tally.fallbacks[place]), rows),
+        "fallback_reason": shortened(readable(tally.why.get(place, "")), _LONGEST_REASON) or None,
         "histogram": _histogram(summary, place),
         "versions": _versions(summary, place),
         **{name: number(sums[place].sum()) for name, sums in tally.sums.items()},

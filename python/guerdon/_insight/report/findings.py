@@ -26,6 +26,7 @@ LIMITS: Final = {
     "few": 100,
     "quiet": 64,
     "abstained": 0.5,
+    "fallback": 0.5,
     "work": 0.1,
     "errors": 3.0,
 }
@@ -41,7 +42,19 @@ Finding = dict[str, Any]
 def findings(figures: dict[str, Any]) -> list[Finding]:
     """Returns the findings in these aggregates, warnings first, at most a dozen."""
     found: list[Finding] = []
-    for kind in (_reading, _trend, _failures, _spread, _constant, _pairs, _times, _waiting, _versions, _cost):
+    for kind in (
+        _reading,
+        _trend,
+        _failures,
+        _fallbacks,
+        _spread,
+        _constant,
+        _pairs,
+        _times,
+        _waiting,
+        _versions,
+        _cost,
+    ):
         found += _some(list(kind(figures)))
     order = sorted(found, key=lambda each: each["severity"] != "warning")
     return order[:_MOST]
@@ -114,6 +127,18 @@ def _failures(figures: dict[str, Any]) -> Iterator[Finding]:
         yield _finding("warning", "failures", f"{name} failed on {format_share(share)} of its samples{worst}.{why}")
     if not failed:
         yield _finding("info", "failures", "No call failed.")
+
+
+def _fallbacks(figures: dict[str, Any]) -> Iterator[Finding]:
+    for name, each in figures["functions"].items():
+        share = each["fallback_share"] or 0.0
+        if share >= LIMITS["fallback"] and share * each["rows"] >= LIMITS["quiet"]:
+            yield _finding(
+                "warning",
+                "failures",
+                f"{name} has {format_share(share)} of its scores from its fallback: its own judge failed there. One reason: "
+                f"{_head(each['fallback_reason'] or 'unknown')}",
+            )
 
 
 def _spread(figures: dict[str, Any]) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from guerdon.errors import DataError
 
 __all__ = ["Summary", "summarise"]
 
-_COLUMNS: Final = tuple(name for name in COLUMNS if name not in ("answer", "extra"))
+_COLUMNS: Final = tuple(name for name in COLUMNS if name != "answer")
 _FIXED: Final = {label: number for number, label in enumerate(STATUSES)}
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from guerdon._insight.journal.schema import json_object
 from guerdon._insight.report.moments import Moments
 from guerdon._insight.report.rows import FAILED, STATUSES, Floats, Integers, Rows, floats, integers
 from guerdon._insight.report.survey import BINS, MOST_VALUES, JournalSurvey
@@ -63,6 +64,8 @@ class Tally:
         histogram: Rewards by bin, ``[F, B + 1, bins]``.
         times: `TimeBins` of ``run_s`` and ``queue_s``.
         run_total: Seconds that all calls ran; a call that scored several samples counts once.
+        fallbacks: Rows that a judge's fallback scored, by function.
+        why: The reason of one of them, by function.
     """
 
     def __init__(self, known: JournalSurvey) -> None:
@@ -78,6 +81,8 @@ class Tally:
         self.times = {name: TimeBins(self.shape) for name in ("run_s", "queue_s")}
         self.run_total = np.zeros(self.shape)
         self.sums = {name: np.zeros(self.shape) for name in _SUMS}
+        self.fallbacks = np.zeros(functions, np.int64)
+        self.why: dict[int, str] = {}
         self.ranks: dict[int, int] = {}
         self.weights = np.full(functions, np.nan)
         self.first: Any = None
@@ -95,6 +100,7 @@ class Tally:
             known = np.isfinite(given)
             if known.any():
                 sums += np.bincount(place[known], given[known], sums.size).reshape(self.shape)
+        self._add_fallbacks(rows)
         self._add_places(rows)
 
     def failed(self) -> Integers:
@@ -131,6 +137,20 @@ class Tally:
         seconds = np.where(called, np.nan_to_num(floats(rows.batch, "run_s")), 0.0)
         seconds[~_first_of_call(rows, seconds)] = 0.0
         self.run_total += np.bincount(place, seconds, self.run_total.size).reshape(self.shape)
+
+    def _add_fallbacks(self, rows: Rows) -> None:
+        import pyarrow.compute as pc
+
+        if "extra" not in rows.batch.schema.names:
+            return
+        extra = rows.batch.column("extra")
+        # Names of fields: within a text the quotes are escaped.
+        named = [pc.match_substring(extra, f'"{name}":').fill_null(False) for name in ("by", "failed")]
+        found = pc.and_(*named).to_numpy(zero_copy_only=False)
+        self.fallbacks += np.bincount(rows.function[found], minlength=len(self.fallbacks))
+        functions, firsts = np.unique(rows.function[found], return_index=True)
+        for function, first in zip(functions.tolist(), np.flatnonzero(found)[firsts].tolist(), strict=True):
+            self.why.setdefault(function, str(json_object(extra[first].as_py()).get("failed", "")))
 
     def _add_places(self, rows: Rows) -> None:
         """Ranks, weights, versions and the first and last time."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,9 +21,25 @@ from guerdon._worker.invoke.reasons import reason_of
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
+    from guerdon._functions.lane_plan import Keys
     from guerdon._native import KeyRequests
 
-__all__ = ["ApiKey"]
+__all__ = ["ApiKey", "KeyThreads"]
+
+class KeyThreads:
+    """The threads that give keys to one engine."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._threads = [(requests, answer()) for requests, answer in keys]
+
+    def close(self, timeout: float) -> None:
+        """Ends them, and waits up to `timeout` seconds for functions that are giving a key."""
+        for requests, _ in self._threads:
+            requests.close()
+        ends = time.monotonic() + timeout
+        for _, thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, ends - time.monotonic()))
 
 
 @dataclass(frozen=True)
@@ -70,13 +87,15 @@ class ApiKey:
             raise RegistrationError(f"reward function {function!r}: api_key_file={place} is empty.")
         return key
 
-    def serve(self, requests: KeyRequests, name: str) -> None:
+    def serve(self, requests: KeyRequests, name: str) -> threading.Thread:
         """Answers requests for the key by the function, on a thread that ends with them.
 
         Args:
             name: The reward function's.
         """
-        threading.Thread(target=self._answer, args=(requests,), name=f"guerdon key of {name}", daemon=True).start()
+        thread = threading.Thread(target=self._answer, args=(requests,), name=f"guerdon key of {name}", daemon=True)
+        thread.start()
+        return thread
 
     def _answer(self, requests: KeyRequests) -> None:
         assert self.function is not None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from guerdon._functions.build import spec_of
+from guerdon._functions.callables import is_async
+from guerdon._functions.options import Options
+from guerdon._functions.policy import checked_policy
 from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.signature import SAMPLE_NAMES, Wants
 from guerdon._functions.spec import Composition, FunctionSpec
@@ -15,7 +19,9 @@ from guerdon._functions.stateful import StatefulReward
 from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon.errors import RegistrationError
 
-__all__ = ["CompositeReward", "member_spec", "wants_of", "with_fallback"]
+__all__ = ["CompositeReward", "member_spec", "parser_of", "wants_of", "with_fallback", "with_parser"]
+
+_PARSES_WITHIN_S = 5.0
 
 
 class CompositeReward(HttpReward):
@@ -59,7 +65,8 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
             "guerdon.StatefulReward."
         )
     spec = spec_of(member)
-    if spec.compound is not None or spec.composition is not None:
+    judge = _parsed(spec)
+    if spec.compound is not None or (spec.composition is not None and judge is None):
         raise RegistrationError(
             f"{wrong}the member {spec.name!r} makes several calls itself: a {kind} takes functions that make one."
         )
@@ -85,7 +92,63 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
     ):
         if value != usual:
             raise RegistrationError(f"{wrong}the member {spec.name!r} has a {option}: give it to the {kind}.")
+    return judge or spec
+
+
+def _parsed(spec: FunctionSpec) -> FunctionSpec | None:
+    """The judge that a parser of the user's belongs to, where that is all that `spec` is composed
+    of."""
+    members = () if spec.composition is None or spec.composition.kind != "fallback" else spec.composition.members
+    return members[0] if len(members) == 1 else None
+
+
+def parser_of(name: str, given: Callable[..., Any]) -> FunctionSpec:
+    """The parser of a judge's answers, called with the text of one.
+
+    Args:
+        name: The judge's.
+        given: A function, or what `guerdon.reward` makes of one, with a timeout of its own.
+
+    Raises:
+        RegistrationError: It can't run in a worker.
+    """
+    wrong = f"reward function {name!r}: parse={given!r}: "
+    options = Options(name=f"{name}/parse", timeout=_PARSES_WITHIN_S)
+    target = given
+    spec = FunctionSpec(
+        name=f"{name}/parse",
+        item=target,
+        target=target,
+        lane="process",
+        shape="sample",
+        policy=checked_policy(name, options, "sample"),
+        wants=Wants(),
+        decorated=True,
+    )
+    if isinstance(given, RewardFunction):
+        made = given.spec
+        if made.lane != "process" or made.shape != "sample" or made.batch_size is not None or made.stateful:
+            raise RegistrationError(f"{wrong}expected a function of one text that runs in workers (lane='process').")
+        assert not isinstance(made.target, StatefulReward)
+        target = made.target
+        spec = replace(spec, item=target, target=target, policy=made.policy)
+    if is_async(target):
+        raise RegistrationError(f"{wrong}it is async, and a parser runs in a worker, which has no loop.")
+    try:
+        inspect.signature(target).bind("answer")
+    except ValueError:  # a builtin without a signature
+        pass
+    except TypeError as error:
+        raise RegistrationError(
+            f"{wrong}it is called with the answer alone, which it does not take: {error}."
+        ) from None
     return spec
+
+
+def with_parser(judge: FunctionSpec) -> FunctionSpec:
+    """The judge, whose calls are a request and then a call of its parser."""
+    members = (judge.as_member_of(judge.name, judge.name),)
+    return judge.composed(Composition("fallback", (judge.name,), members, reduce="median", needed=1))
 
 
 def wants_of(members: Sequence[FunctionSpec]) -> Wants:

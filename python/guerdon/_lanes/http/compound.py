@@ -179,6 +179,10 @@ class CompoundReward(HttpReward):
 def plan_of(member: HttpReward) -> Plan:
     """Returns the plan of its requests; it is one request a call."""
     plan = member.spec.http
+    if plan is None:
+        raise RegistrationError(
+            f"reward function {member.name!r}: expected a parser of guerdon.parse: its answers are not read by a function."
+        )
     assert isinstance(plan, Plan)
     return plan
 

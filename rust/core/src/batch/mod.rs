@@ -27,7 +27,7 @@ use crate::call::Cause;
 use crate::clock::Clock;
 use crate::delivery::{Delivery, Quorum};
 use crate::dependents::Dependents;
-use crate::function::{Function, FunctionId, Shape, visible};
+use crate::function::{Function, FunctionId, Parsing, Shape, visible};
 use crate::grid::Grid;
 use crate::open_batch::OpenBatch;
 use crate::outcome::{Note, Outcome, Status, Times};
@@ -93,8 +93,10 @@ pub struct Batch {
     functions: Arc<[Function]>,
     /// Number of functions that it may have cells of. Hidden ones have theirs in separate batches.
     columns: usize,
-    /// Present in a batch of member calls. Indexes of samples and values are the owner's.
+    /// Present in a batch of member calls. Indexes of samples are the owner's.
     owner: Option<CallOwner>,
+    /// False in a batch of member calls whose values are the owner's.
+    has_values: bool,
     /// Number of samples of a batch that does not grow.
     samples: usize,
     group_size: usize,
@@ -157,18 +159,21 @@ impl Batch {
     }
 
     /// The calls of a hidden function for the calls of another: each is made when its owner
-    /// requests it, and ends as a group of one.
+    /// requests it, and ends as a group of one. Its values are the owner's without a `payload`.
     pub(crate) fn of_member_calls(
         id: u64,
         clock: Clock,
         functions: Arc<[Function]>,
         function: FunctionId,
         owner: CallOwner,
+        payload: Option<Box<dyn Payload>>,
     ) -> io::Result<Self> {
-        let spec = BatchSpec { streamed: true, ..BatchSpec::whole(0, 1, Box::new(Gone)) };
+        let has_values = payload.is_some();
+        let payload = payload.unwrap_or_else(|| Box::new(Gone));
+        let spec = BatchSpec { streamed: true, ..BatchSpec::whole(0, 1, payload) };
         let batch = Self::of_one_function(id, clock, functions, function, spec)?;
         let additions = batch.additions.map(OpenBatch::in_any_order);
-        Ok(Self { owner: Some(owner), dependents: None, additions, ..batch })
+        Ok(Self { owner: Some(owner), has_values, dependents: None, additions, ..batch })
     }
 
     /// The calls of one function, for which nobody waits here: they belong to a batch elsewhere.
@@ -220,6 +225,7 @@ impl Batch {
             clock,
             columns: known,
             owner: None,
+            has_values: true,
             samples: spec.samples,
             group_size: spec.group_size,
             additions,
@@ -277,7 +283,10 @@ impl Batch {
     pub fn alike(&self, sample: usize) -> (u64, usize, usize) {
         let shown = self.visible();
         let members = |owner: &CallOwner| {
-            self.functions.iter().filter(|function| function.member_of == Some(owner.function)).count()
+            let is_member = |function: &&Function| {
+                function.member_of == Some(owner.function) && !matches!(function.parsing, Some(Parsing::Of(_)))
+            };
+            self.functions.iter().filter(is_member).count()
         };
         let least = if self.owner.as_ref().is_some_and(|owner| members(owner) == 1) { 2 } else { 0 };
         (shown.id, sample / shown.group_size.max(1), shown.group_size.max(least))
@@ -332,12 +341,17 @@ impl Batch {
     /// Returns the values for the calls; `None` once it was released.
     #[must_use]
     pub fn payload(&self) -> Option<SharedPayload> {
-        self.visible().payload.lock().clone()
+        self.with_values().payload.lock().clone()
+    }
+
+    /// The batch whose values its calls have.
+    fn with_values(&self) -> &Self {
+        if self.has_values { self } else { self.visible() }
     }
 
     /// Looks at what the calls are made of, without keeping it.
     pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
-        self.visible().payload.lock().as_deref().map(look)
+        self.with_values().payload.lock().as_deref().map(look)
     }
 
     /// Gives up what the calls were made of, once all of them have ended: a result that is kept

@@ -199,8 +199,11 @@ impl Composite {
     }
 
     fn result_of_fallback(&self, call: &CompositeCall, members: &[(String, FunctionId)]) -> CompositeResult {
-        let why = |end: &MemberEnd| Some(format!("{}: {}", members[end.slot].0, reason(end)?));
-        let failures: Vec<String> = call.ends().filter_map(why).collect();
+        // One member alone is the function itself.
+        let named = |end: &MemberEnd, why| {
+            if members.len() > 1 { format!("{}: {why}", members[end.slot].0) } else { why }
+        };
+        let failures: Vec<String> = call.ends().filter_map(|end| Some(named(end, reason(end)?))).collect();
         let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
         let answer = call.ends().find(|end| opinion(end) != Opinion::Failed);
         if let Some(end) = answer {

@@ -18,7 +18,7 @@ use crate::scheduler::state::{SchedulerCore, SchedulerState};
 
 impl SchedulerCore {
     /// Returns the id of the batch of a slot's member calls.
-    fn member_batch(&self, owner: u64, function: FunctionId, slot: usize) -> u64 {
+    pub(super) fn member_batch(&self, owner: u64, function: FunctionId, slot: usize) -> u64 {
         let before = self.functions[..function].iter().map(|one| one.member_calls).sum::<usize>();
         owner + 1 + (before + slot) as u64
     }
@@ -81,8 +81,13 @@ impl SchedulerCore {
             return Some(work.batch.clone());
         }
         state.works.get(batch.id())?;
+        // A parser's calls are made when the judge's have ended.
+        let judged = call.slot.checked_sub(self.function(function).member_calls / 2);
+        let judged = judged.map(|slot| self.member_batch(batch.id(), function, slot));
+        let judged = judged.and_then(|id| Some(state.works.get(id)?.batch.clone()));
+        let payload = self.answers(call.function, judged);
         let owner = CallOwner { batch: batch.clone(), function, slot: call.slot };
-        let made = Batch::of_member_calls(id, self.clock, self.functions.clone(), call.function, owner);
+        let made = Batch::of_member_calls(id, self.clock, self.functions.clone(), call.function, owner, payload);
         let members = Arc::new(made.ok()?);
         state.works.insert(Work::new(members.clone()));
         Some(members)
@@ -90,10 +95,13 @@ impl SchedulerCore {
 
     /// Gives up member calls on a sample that nobody needs any more.
     pub(super) fn give_up_members(self: &Arc<Self>, batch: &Batch, sample: usize, calls: &[MemberCall]) {
-        for call in calls {
+        for call in calls.iter().flat_map(|call| {
+            let owner = self.function(call.function).member_of.unwrap_or_default();
+            [Some(*call), self.parser_call(owner, *call)].into_iter().flatten()
+        }) {
             let owner = self.function(call.function).member_of.unwrap_or_default();
             let members = self.batch(self.member_batch(batch.id(), owner, call.slot));
-            if let Some(members) = members {
+            if let Some(members) = members.filter(|members| sample < members.samples()) {
                 self.end_member(&members, call.function, sample, &Cause::Cancelled("not needed any more".to_owned()));
             }
         }
@@ -107,10 +115,16 @@ impl SchedulerCore {
     }
 
     /// Passes the result of a member call on to the call that requested it.
-    pub(super) fn member_ended(&self, members: &Batch, owner: &CallOwner, member: FunctionId, sample: usize) {
+    pub(super) fn member_ended(
+        self: &Arc<Self>,
+        members: &Batch,
+        owner: &CallOwner,
+        member: FunctionId,
+        sample: usize,
+    ) {
         let Some((outcome, attempts)) = members.grid().read(sample, member) else { return };
         let failed = outcome.status.is_failure();
-        self.lane(owner.function).member_ended(MemberEnd {
+        let end = MemberEnd {
             owner: (owner.batch.id(), owner.function, sample),
             slot: owner.slot,
             outcome,
@@ -118,7 +132,10 @@ impl SchedulerCore {
             note: if failed { members.note_of(sample, member) } else { None },
             extra: members.extra_at(sample, member),
             record: members.record_of(sample, member),
-        });
+        };
+        if let Some(end) = self.parsed(owner, member, end) {
+            self.lane(owner.function).member_ended(end);
+        }
     }
 
     /// Tells lanes that calls were ended from outside.

@@ -22,6 +22,7 @@ mod loads;
 mod members;
 mod open_batches;
 mod order;
+mod parsing;
 mod pump;
 mod queue;
 mod retry;

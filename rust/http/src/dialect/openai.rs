@@ -244,6 +244,12 @@ mod tests {
         ] {
             assert!(error(twice).contains("twice, with different values"), "{twice}");
         }
+        for alike in [
+            r#"{"choices": [{"message": {"content": "7"}, "message": {"content":"7"}}]}"#,
+            r#"{"choices": [{"message": {"content": "7"}}], "choices": [{"message": {"content": "7"}}]}"#,
+        ] {
+            assert_eq!(read(alike.as_bytes()).unwrap().text.as_deref(), Some("7"), "{alike}");
+        }
         assert!(error(r#"{"choices": [{"message": "7"}]}"#).contains("expected an object"));
         assert!(error(r#"{"choices": null}"#).starts_with("no choices"));
         assert!(read(br#"{"choices": [{"message": null, "text": "7"}, 3]}"#).is_ok(), "later choices are not read");

@@ -34,6 +34,8 @@ pub enum Method {
     /// The probability of the first token.
     LogProb(LogProb),
     Rubric(Rubric),
+    /// A function of the user, called elsewhere: any complete answer is taken, and abstains here.
+    Function,
 }
 
 /// See the module.
@@ -127,6 +129,13 @@ impl ScoreParser {
         }
     }
 
+    /// Returns the answer for a function of the user, without reasoning and blanks around it.
+    #[must_use]
+    pub fn for_function(&self, answer: AnswerText<'_>) -> Option<String> {
+        let Method::Function = self.method else { return None };
+        self.readable(answer).ok().map(|text| text.trim().to_owned())
+    }
+
     /// Returns the part of an answer that is read.
     fn readable<'a>(&self, answer: AnswerText<'a>) -> Result<Cow<'a, str>, String> {
         match answer.reasoning.filter(|_| has_text(answer.reasoning)) {
@@ -148,6 +157,7 @@ impl ScoreParser {
             Method::Rubric(rubric) => {
                 rubric.read(text, self.range).map(|judgments| Candidate::new(Ok(rubric.mean(&judgments)), false))
             }
+            Method::Function => Ok(Candidate::new(Ok(Cell::Abstained), false)),
             Method::LogProb(_) => {
                 Err(Unread::Unclear("no log-probabilities: does the server support logprobs?".to_owned()))
             }
@@ -166,6 +176,7 @@ impl ScoreParser {
             Method::YesNo => "neither yes nor no".to_owned(),
             Method::Choice(_) => "none of the labels".to_owned(),
             Method::LogProb(_) => "no log-probabilities".to_owned(),
+            Method::Function => "nothing".to_owned(),
         }
     }
 }

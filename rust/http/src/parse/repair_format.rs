@@ -42,7 +42,7 @@ impl ScoreParser {
                     }
                 }
             }
-            Method::LogProb(_) => return None,
+            Method::LogProb(_) | Method::Function => return None,
         })
     }
 }

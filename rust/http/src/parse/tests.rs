@@ -40,201 +40,31 @@ fn parsers() -> impl Iterator<Item = ScoreParser> {
     })
 }
 
-/// Pieces that answers are made of, so that their joints are met more often than by chance.
-const PIECES: &[&str] = &[
-    "1",
-    "7",
-    "8",
-    "10",
-    "0",
-    "100",
-    ".5",
-    "8/10",
-    "9 / 10",
-    "7-8",
-    "3,5",
-    "1,000",
-    "1 000",
-    "2nd",
-    "GPT-4",
-    "72B",
-    "v1.2",
-    "85%",
-    "2024-05-01",
-    "1.",
-    "2.",
-    "1)",
-    "12:30",
-    "½",
-    "８",
-    "٧",
-    "分",
-    "第",
-    "点満点",
-    "out of 10",
-    " of ",
-    " of 5",
-    "to 9",
-    "or",
-    "and",
-    "between ",
-    "about ",
-    "scale of 0 to 10",
-    "Step ",
-    "Score: ",
-    "score:",
-    " points",
-    "minus ",
-    "-",
-    "−",
-    "+",
-    "/",
-    "%",
-    "*",
-    "**",
-    "_",
-    "`",
-    "(",
-    ")",
-    "[[",
-    "]]",
-    "{",
-    "}",
-    "\\boxed{",
-    "\\frac{1}{2}",
-    "$",
-    "<",
-    ">",
-    "~",
-    "^",
-    ",",
-    ".",
-    "...",
-    ":",
-    "!",
-    "?",
-    "\"",
-    "'",
-    "<s>",
-    "</s>",
-    "<t>",
-    "</t>",
-    "<s a=\"1\">",
-    "{\"s\": 1}",
-    "{\"s\": \"8/10\"}",
-    "{\"s\":",
-    "{\"t\": 2, \"s\": 3}",
-    "{\"s\": 1, \"s\": 2}",
-    "null",
-    "}",
-    "[",
-    "]",
-    "```json\n",
-    "```",
-    "<think>",
-    "</think>",
-    "\n</think>\n",
-    "yes",
-    "No",
-    "no",
-    "yes/no",
-    "not ",
-    "isn't ",
-    "errors",
-    "A",
-    "B",
-    "tie",
-    "Judgment: ",
-    "the answer is ",
-    "good",
-    "bad",
-    " is better",
-    "\n",
-    "\n\n",
-    " ",
-    "  ",
-    "\t",
-    "- ",
-    "| ",
-    "a",
-    "é",
-    "中",
-    "\u{200b}",
-    "\u{301}",
-    "\u{fe0f}",
-    "#",
-    "e5",
-    "E",
-];
+/// Pieces that answers are made of, so that their joints are met more often than by chance; bars
+/// separate them.
+const PIECES: &str = "1¦7¦8¦10¦0¦100¦.5¦8/10¦9 / 10¦7-8¦3,5¦1,000¦1 000¦2nd¦GPT-4¦72B¦v1.2¦85%¦2024-05-01¦1.¦2.¦\
+    1)¦12:30¦½¦８¦٧¦分¦第¦点満点¦out of 10¦ of ¦ of 5¦to 9¦or¦and¦between ¦about ¦scale of 0 to 10¦\
+    Step ¦Score: ¦score:¦ points¦minus ¦-¦−¦+¦/¦%¦*¦**¦_¦`¦(¦)¦[[¦]]¦{¦}¦\\boxed{¦\\frac{1}{2}¦\
+    $¦<¦>¦~¦^¦,¦.¦...¦:¦!¦?¦\"¦'¦<s>¦</s>¦<t>¦</t>¦<s a=\"1\">¦{\"s\": 1}¦{\"s\": \"8/10\"}¦\
+    {\"s\":¦{\"t\": 2, \"s\": 3}¦{\"s\": 1, \"s\": 2}¦null¦}¦[¦]¦```json\n¦```¦<think>¦</think>¦\
+    \n</think>\n¦yes¦No¦no¦yes/no¦not ¦isn't ¦errors¦A¦B¦tie¦Judgment: ¦the answer is ¦good¦bad¦ is better¦\
+    \n¦\n\n¦ ¦  ¦\t¦- ¦| ¦a¦é¦中¦\u{200b}¦\u{301}¦\u{fe0f}¦#¦e5¦E";
 
 /// Pieces of sentences that give a score.
-const SENTENCE_PIECES: &[&str] = &[
-    "Score: ",
-    "score ",
-    "My ",
-    "rating ",
-    "is ",
-    "I'd ",
-    "I ",
-    "would ",
-    "give ",
-    "rate ",
-    "it ",
-    "this ",
-    "a ",
-    "So ",
-    "Overall, ",
-    "the response ",
-    "deserves ",
-    "7 ",
-    "8/10 ",
-    "9 out of 10 ",
-    "10 ",
-    "points ",
-    "(0-10) ",
-    "on a scale of 0 to 10 ",
-    ", ",
-    "- ",
-    "(clear) ",
-    "because it is clear ",
-    "but short ",
-    "— good ",
-    "**",
-    "\"",
-];
+const SENTENCE_PIECES: &str = "Score: ¦score ¦My ¦rating ¦is ¦I'd ¦I ¦would ¦give ¦rate ¦it ¦this ¦a ¦So ¦Overall, ¦\
+    the response ¦deserves ¦7 ¦8/10 ¦9 out of 10 ¦10 ¦points ¦(0-10) ¦on a scale of 0 to 10 ¦, ¦\
+    - ¦(clear) ¦because it is clear ¦but short ¦— good ¦**¦\"";
 
 /// Pieces of answers that are a yes or a no.
-const YES_NO_PIECES: &[&str] = &[
-    "yes ",
-    "no ",
-    "yes ",
-    "no ",
-    ". ",
-    ", ",
-    ": ",
-    "\n",
-    "Answer: ",
-    "The answer is ",
-    "so ",
-    "therefore ",
-    "and ",
-    "or ",
-    "/ ",
-    "if ",
-    "not ",
-    "wait ",
-    "it holds ",
-    "errors ",
-    "but ",
-    "? ",
-    "**",
-    "- ",
-    "7 ",
-    "the verdict is ",
-];
+const YES_NO_PIECES: &str = "yes ¦no ¦yes ¦no ¦. ¦, ¦: ¦\n¦Answer: ¦The answer is ¦so ¦therefore ¦and ¦or ¦/ ¦if ¦not ¦\
+    wait ¦it holds ¦errors ¦but ¦? ¦**¦- ¦7 ¦the verdict is ";
+
+fn piece(of: &'static str) -> impl Strategy<Value = &'static str> {
+    prop::sample::select(of.split('¦').collect::<Vec<_>>())
+}
 
 fn answers() -> impl Strategy<Value = String> {
-    let pieces = prop::collection::vec(prop::sample::select(PIECES), 0..12).prop_map(|pieces| pieces.concat());
+    let pieces = prop::collection::vec(piece(PIECES), 0..12).prop_map(|pieces| pieces.concat());
     prop_oneof![8 => pieces, 1 => "\\PC{0,40}", 1 => "[ -~\\n]{0,40}"]
 }
 
@@ -282,7 +112,7 @@ proptest! {
 
     /// A negation anywhere in a sentence that gives a score leaves none.
     #[test]
-    fn a_negated_sentence_gives_no_score(pieces in prop::collection::vec(prop::sample::select(SENTENCE_PIECES), 1..8)) {
+    fn a_negated_sentence_gives_no_score(pieces in prop::collection::vec(piece(SENTENCE_PIECES), 1..8)) {
         let parser = ScoreParser { range: Some(Range { low: 0.0, high: 10.0 }), ..Method::Number.into() };
         let sentence = pieces.concat();
         if read(&parser, &sentence, None, false).is_some() {
@@ -298,7 +128,7 @@ proptest! {
 
     /// A text that is clear with "yes" is as clear with "no".
     #[test]
-    fn yes_and_no_are_read_alike(pieces in prop::collection::vec(prop::sample::select(YES_NO_PIECES), 1..8)) {
+    fn yes_and_no_are_read_alike(pieces in prop::collection::vec(piece(YES_NO_PIECES), 1..8)) {
         let text = pieces.concat();
         let swapped = text.replace("yes", "§").replace("no ", "yes ").replace('§', "no");
         let parser = ScoreParser::from(Method::YesNo);
@@ -325,39 +155,9 @@ proptest! {
 /// Long answers of a hostile judge are read in time that grows with their length.
 #[test]
 fn no_answer_takes_quadratic_time() {
-    let hostile = [
-        "{",
-        "{\"",
-        "{\"a\":",
-        "{\"a\":{},",
-        "{\"s\":[",
-        "}",
-        "<s>",
-        "</s>",
-        "<s ",
-        "<think>",
-        "</think>",
-        "1. a\n",
-        "8 ",
-        "8/",
-        "1,",
-        "-",
-        "9 of ",
-        "yes ",
-        "no-",
-        "A ",
-        "A",
-        "not ",
-        "[",
-        "`",
-        "*",
-        "中",
-        "8（",
-        "<",
-        "out of ",
-    ];
+    let hostile = "{¦{\"¦{\"a\":¦{\"a\":{},¦{\"s\":[¦}¦<s>¦</s>¦<s ¦<think>¦</think>¦1. a\n¦8 ¦8/¦1,¦-¦9 of ¦yes ¦no-¦A ¦A¦not ¦[¦`¦*¦中¦8（¦<¦out of ";
     let start = std::time::Instant::now();
-    for piece in hostile {
+    for piece in hostile.split('¦') {
         let text = piece.repeat(20_000 / piece.len());
         for parser in parsers().filter(|parser| parser.range.is_none() && parser.which == Which::Last) {
             let _ = parser.read(&text, false);
