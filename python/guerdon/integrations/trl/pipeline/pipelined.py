@@ -21,8 +21,7 @@ from guerdon._batch.trainer.context import TrainerMemory
 from guerdon._functions.callables import is_reward_model
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, RegistrationError
-from guerdon.integrations.trl.init_arguments import replace_argument
-from guerdon.integrations.trl.patching import patched
+from guerdon.integrations.trl.patching import patched, replace_argument
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
 from guerdon.integrations.trl.pipeline.checking import check_pipeline
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
@@ -31,13 +30,7 @@ from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
 from guerdon.integrations.trl.pipeline.options import Pipeline
 from guerdon.integrations.trl.pipeline.prefetcher import Prefetcher, batches_left
 from guerdon.integrations.trl.pipeline.split_vllm_client import SplitVLLMClient
-from guerdon.integrations.trl.pipeline.trainer_logs import (
-    empty_logs,
-    log_generation,
-    log_pipeline,
-    pipeline_metrics,
-    recording,
-)
+from guerdon.integrations.trl.pipeline.trainer_logs import empty_logs, log_generation, log_pipeline, recording
 from guerdon.integrations.trl.pipeline.trl_families import changed, override_problems
 from guerdon.integrations.trl.reward_funcs import dispatchers_of, resolve_reward_funcs
 from guerdon.integrations.trl.trainer_context import TRLTrainerContext
@@ -151,10 +144,10 @@ class PipelinedTrainer(BatchRewards):
                 output = super()._generate_and_score_completions(inputs)
             finally:
                 self._generating = None
-            self._log_pipeline(generated)
+            log_pipeline(self, generated, self.scoring_of(generated), self._num_generated)
             return output
         generated = self._next_batch(inputs)
-        self.log_generation(generated)
+        log_generation(self, generated)
         self.complete(self.scoring_of(generated))
         output = {**generated.output, "advantages": self.replay(generated, range(len(generated.prompts)), record=True)}
         if generated.rng_state is not None:
@@ -254,16 +247,5 @@ class PipelinedTrainer(BatchRewards):
         if not (replay.generates and replay.rewards and len(advantages) == len(replay.rows)):
             raise changed("TRL's trainer made the advantages of a batch without asking for its rewards")
         if record:
-            self._log_pipeline(generated)
+            log_pipeline(self, generated, self.scoring_of(generated), self._num_generated)
         return advantages
-
-    def log_generation(self, generated: GeneratedBatch) -> None:
-        """Logs what of a batch is known before its rewards."""
-        self.state.num_input_tokens_seen += generated.num_tokens
-        log_generation(self, generated)
-
-    def _log_pipeline(self, generated: GeneratedBatch) -> None:
-        """Logs how the pipeline did with a batch whose rewards are complete."""
-        scoring = self.scoring_of(generated)
-        step, count = self.state.global_step, self._num_generated
-        log_pipeline(self, pipeline_metrics(generated, scoring, step=step, num_generated=count))

@@ -13,8 +13,6 @@ from guerdon.integrations.trl.pipeline.pipelined import PipelinedTrainer
 from guerdon.integrations.trl.pipeline.trl_families import GRPO, Family, family_of
 from guerdon.integrations.trl.tool_calls.concurrent_calls import ConcurrentToolCalls
 
-__all__ = ["GRPOTrainer", "pipelined"]
-
 
 class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """``trl.GRPOTrainer`` whose reward functions run on Guerdon.

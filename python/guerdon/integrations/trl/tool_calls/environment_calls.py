@@ -27,8 +27,6 @@ from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
 from guerdon.results.status import Status
 
-__all__ = ["EnvironmentCall", "EnvironmentThread"]
-
 _Job = tuple[Future[Any], Callable[[], Any]]
 # Seconds that an async call, which was cancelled, gets to end before the next one fails.
 _END_S: Final = 0.5

@@ -18,8 +18,6 @@ from guerdon.integrations.trl.tool_calls.environments import REWARD, Environment
 from guerdon.limits import Limit
 from guerdon.results.status import Status
 
-__all__ = ["use_reward_columns"]
-
 # Rewards of environments that may be computed at once in this process.
 _MAX_CONCURRENT = 128
 

@@ -18,7 +18,7 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, overload
+from typing import Any, Final, Protocol, TypedDict, Unpack, overload
 
 from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_async, name_of
@@ -30,8 +30,6 @@ from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter,
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 from guerdon.limits import Limit
 
-__all__ = ["Environments", "environments", "owner_of", "user_class_of"]
-
 Factory = Callable[[], object]
 
 _USER_CLASS = "__guerdon_plain__"
@@ -39,28 +37,19 @@ RESET: Final = "reset"
 REWARD: Final = "get_reward"
 
 
+class _OptionTypes(TypedDict, total=False):
+    timeout: float
+    reset_timeout: float
+    reward_timeout: float
+    limit: Limit | None
+    retries: int
+    ordered: bool
+
+
 @overload
-def environments(
-    factory: Mapping[str, Factory],
-    *,
-    timeout: float = 180.0,
-    reset_timeout: float = 600.0,
-    reward_timeout: float = 600.0,
-    limit: Limit | None = None,
-    retries: int = 0,
-    ordered: bool = False,
-) -> dict[str, Environments]: ...
+def environments(factory: Mapping[str, Factory], **options: Unpack[_OptionTypes]) -> dict[str, Environments]: ...
 @overload
-def environments(
-    factory: Factory,
-    *,
-    timeout: float = 180.0,
-    reset_timeout: float = 600.0,
-    reward_timeout: float = 600.0,
-    limit: Limit | None = None,
-    retries: int = 0,
-    ordered: bool = False,
-) -> Environments: ...
+def environments(factory: Factory, **options: Unpack[_OptionTypes]) -> Environments: ...
 def environments(
     factory: Factory | Mapping[str, Factory],
     *,
