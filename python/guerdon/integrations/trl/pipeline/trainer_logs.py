@@ -23,26 +23,17 @@ TEXTS = ("prompt", "completion")
 
 
 def empty_logs(trainer: Any) -> dict[str, Any]:
-    """Returns the attributes in which TRL's trainer keeps its later logs, empty; as long as its
-    own."""
-    most = trainer._logs["prompt"].maxlen
+    """Returns the attributes in which TRL's trainer keeps its later logs, empty."""
 
-    def column() -> deque[Any]:
-        return deque(maxlen=most)
+    def emptied(value: Any) -> Any:
+        if isinstance(value, deque):
+            return deque(maxlen=value.maxlen)
+        if isinstance(value, defaultdict):
+            return defaultdict(value.default_factory)
+        return {name: emptied(part) for name, part in value.items()}
 
-    return {
-        "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)},
-        "_logs": {
-            "images": column(),
-            "prompt": column(),
-            "completion": column(),
-            "rewards": defaultdict(column),
-            "advantages": column(),
-            "extra": defaultdict(column),
-        },
-        "_pending_extra_logs": defaultdict(list),
-        "_pending_metrics": defaultdict(list),
-    }
+    names = ("_metrics", "_logs", "_pending_extra_logs", "_pending_metrics")
+    return {name: emptied(getattr(trainer, name)) for name in names}
 
 
 def log_pipeline(trainer: Any, generated: GeneratedBatch, scoring: BatchScoring, num_generated: int) -> None:
