@@ -16,8 +16,7 @@ from tests.integrations.trl.recording_trainer import make_recording_trainer
 from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of, without_times
 
 pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
 ]
 

@@ -26,10 +26,7 @@ from guerdon import ClosedError, Limit, RegistrationError, RetryAfter, ToolError
 from guerdon.integrations.trl import Environments, environments
 from tests.integrations.trl.line_game import LineGame
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
 
 
 @pytest.fixture
