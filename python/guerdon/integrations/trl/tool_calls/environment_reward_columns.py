@@ -35,13 +35,14 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
     Raises:
         RegistrationError: Two classes have one name.
     """
-    places = [index for index, function in enumerate(functions) if _environment_class_of(function) is not None]
-    if not factories or not places:
+    found = {index: _environment_class_of(function) for index, function in enumerate(functions)}
+    kinds = {index: kind for index, kind in found.items() if kind is not None}
+    if not factories or not kinds:
         return None
     longest = max(factory.timeout_of(REWARD) for factory in factories)
     limit = Limit(concurrency=_MAX_CONCURRENT)
     rewards: dict[str, Any] = {}
-    for kind in filter(None, map(_environment_class_of, functions)):
+    for kind in kinds.values():
         name = kind.__name__
         if name in rewards:
             raise RegistrationError(
@@ -50,7 +51,7 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
             )
         rewards[name] = reward(_GetReward(kind, longest), name=name, timeout=longest, limit=limit)
     dispatcher = Dispatcher(rewards.values(), workers=1)
-    for index, column in zip(places, dispatcher.reward_funcs, strict=True):
+    for index, column in zip(kinds, dispatcher.reward_funcs, strict=True):
         functions[index] = column
     return dispatcher
 
