@@ -8,7 +8,6 @@ import copy
 import gc
 import inspect
 import pickle
-import sqlite3
 import threading
 import time
 import weakref
@@ -25,6 +24,7 @@ pytest.importorskip("trl")
 from guerdon import ClosedError, Limit, RegistrationError, RetryAfter, ToolError
 from guerdon.integrations.trl import Environments, environments
 from tests.integrations.trl.line_game import LineGame
+from tests.integrations.trl.tool_calls.tool_functions import Shop
 
 pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
 
@@ -158,26 +158,6 @@ def test_many_calls_that_go_well_are_no_reason_for_a_warning(make: Any) -> None:
 
 
 # --- a thread for each environment
-
-
-class Shop:
-    """Its connection belongs to the thread that made it."""
-
-    def reset(self, **row: Any) -> None:
-        self.database = sqlite3.connect(":memory:")
-        self.database.execute("create table sold (what text)")
-
-    def sell(self, what: str) -> int:
-        """Sells.
-
-        Args:
-            what: What to sell.
-        """
-        self.database.execute("insert into sold values (?)", (what,))
-        return int(self.database.execute("select count(*) from sold").fetchone()[0])
-
-    def get_reward(self) -> float:
-        return float(self.sell("nothing"))
 
 
 def test_thread_bound_objects_work_in_every_method(make: Any) -> None:

@@ -26,6 +26,7 @@ from guerdon import Dispatcher, GuerdonWarning, reward
 from guerdon.integrations import trl as ours
 from tests.integrations.trl.line_game import LineGame, away, call, make_player, played, replayed, rows
 from tests.integrations.trl.tiny_trainer import rewards_of, without_times
+from tests.integrations.trl.tool_calls.tool_functions import Shop, nothing
 
 pytestmark = [
     pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
@@ -191,11 +192,14 @@ OPENREWARD = (
     last_reward,
     [call("answer", text="3"), call("answer", text="4")],
 )
+DATABASE = Shop, nothing, [call("sell", what="tea"), call("sell", what="jam")]
 
 
 @pytest.mark.parametrize("pipeline", ["off", "one_step"])
-@pytest.mark.parametrize(("factory", "function", "moves"), [HARBOR, OPENREWARD], ids=["harbor", "openreward"])
-def test_trls_own_environments_are_trained_as_in_trl(
+@pytest.mark.parametrize(
+    ("factory", "function", "moves"), [HARBOR, OPENREWARD, DATABASE], ids=["harbor", "openreward", "database"]
+)
+def test_environments_that_own_what_cannot_be_copied_are_trained_as_in_trl(
     factory: Any, function: Any, moves: list[str], pipeline: str, tmp_path: Path
 ) -> None:
     data = rows(8).add_column("task_dir", ["/nowhere"] * 8)
