@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,12 @@ class GroupScores:
             column[sample] = None
 
 
+current_scores: ContextVar[GroupScores] = ContextVar("guerdon_scored")
+"""The rewards of the group that the running task scores."""
+
+
 class ScoresColumn:
-    """A reward function for TRL: gives one column of a group that is scored."""
+    """A reward function for TRL: gives one column of the group that the running task scores."""
 
     __name__: str
 
@@ -58,8 +63,8 @@ class ScoresColumn:
         self.__name__ = name
         self._index = index
 
-    async def __call__(self, *, guerdon_scores: GroupScores, **columns: Any) -> list[float | None]:
-        return guerdon_scores.weighted[self._index]
+    async def __call__(self, **columns: Any) -> list[float | None]:
+        return current_scores.get().weighted[self._index]
 
 
 class GroupScorer:
