@@ -168,7 +168,8 @@ def ending(trainer: Any) -> None:
 
 def end_loops() -> None:
     """Ends the event loops, and what of ours is on them, that trainers leave to the exit."""
-    from trl.trainer.utils import shutdown_event_loop_in_daemon  # an older TRL, which tests/trl_versions has, lacks it
+    # Not in every TRL with which tests/trl_versions imports this module.
+    from trl.trainer.utils import shutdown_event_loop_in_daemon
 
     atexit.unregister(shutdown_event_loop_in_daemon)
     while _made:
