@@ -12,14 +12,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # TRL 1.15 has a kernel in its loss
 
-import torch
-import tqdm
-from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
+from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM, set_seed
 
-tqdm.tqdm.monitor_interval = 0  # else a thread that stays
-torch.set_num_threads(1)  # the model is too small for more
+from tests.integrations.trl import tiny_trainer
+from tests.integrations.trl.tiny_trainer import make_config, make_data, make_settings
 
 VERSION = tuple(int(part) for part in metadata.version("trl").split(".")[:2])
 
@@ -67,32 +64,12 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 def make_model(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Qwen2ForCausalLM:
     """A model that trainers can load once more from where it says that it comes from."""
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=512,
-        initializer_range=0.1,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    model = Qwen2ForCausalLM(config)
+    model = Qwen2ForCausalLM(make_config(tokenizer))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     model.config._name_or_path = str(folder)
     model.name_or_path = str(folder)
     return model
-
-
-def make_data() -> Dataset:
-    rows = range(8)
-    return Dataset.from_dict(
-        {"prompt": [f"say {row}" for row in rows], "answer": ["?" if row % 3 == 2 else "a" for row in rows]}
-    )
 
 
 def make_trainer(
@@ -109,35 +86,20 @@ def make_trainer(
         found = classes(kind)
         assert found is not None
         trainer, config = trainer or found[0], config or found[1]
-    settings: dict[str, Any] = {
-        "output_dir": str(folder / "out"),
-        "use_cpu": True,
-        "bf16": False,
-        "seed": 7,
-        "report_to": [],
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "logging_steps": 1,
-        "max_steps": 2,
-        "gradient_checkpointing": False,
-        "learning_rate": 1e-3,
-        "per_device_train_batch_size": 8,
-    }
+    settings = make_settings(folder / "out", 7, learning_rate=1e-3, max_completion_length=6)
     if kind == "OnlineDPO":
+        del settings["num_generations"], settings["beta"], settings["max_completion_length"]
         settings.update(max_new_tokens=6)
-    else:
-        settings.update(max_completion_length=6, num_generations=4, beta=0.0)
     if kind == "SDPO":
         settings.update(distillation_weight=0.0, sdpo_policy_loss_mode="hybrid")
     set_seed(7)
     tokenizer = make_tokenizer()
-    data = make_data()
     known = inspect.signature(config.__init__).parameters
     arguments = {
         "model": make_model(tokenizer, folder / "model"),
         "reward_funcs": functions,
         "args": config(**{name: value for name, value in {**settings, **options}.items() if name in known}),
-        "train_dataset": data,
+        "train_dataset": make_data(8),
         "processing_class": tokenizer,
     }
     return trainer(**arguments)
@@ -145,8 +107,7 @@ def make_trainer(
 
 def without_times(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A trainer's log less what no two runs have alike, and less our own metrics."""
-    timed = ("runtime", "per_second", "step_time", "profiling")
     return [
-        {key: value for key, value in entry.items() if not any(word in key for word in timed) and "guerdon/" not in key}
-        for entry in history
+        {key: value for key, value in entry.items() if "profiling" not in key}
+        for entry in tiny_trainer.without_times(history)
     ]

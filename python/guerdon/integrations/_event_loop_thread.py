@@ -12,8 +12,6 @@ from typing import Any, Final, TypeVar
 
 from guerdon.errors import GuerdonError
 
-__all__ = ["EventLoopThread"]
-
 T = TypeVar("T")
 
 # Seconds that cancelled coroutines get to end.

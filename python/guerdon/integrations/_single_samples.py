@@ -23,8 +23,6 @@ from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.results import SampleResult
 
-__all__ = ["FrameworkSample", "SampleRewards", "check_lengths", "checked_failure_value"]
-
 T = TypeVar("T")
 
 _FLOAT32_MAX: Final = 3.4028234663852886e38
@@ -72,13 +70,30 @@ class SampleRewards:
     Args:
         dispatcher: Its functions work on single samples.
         framework: Its name, for messages.
-        becomes: What becomes of a sample without a reward, for the warning: "its reward is 0".
+        failure_value: The reward of a sample on which a function failed.
+        raises: What an exception does to a sample, for the warning; without it there has to be a
+            value.
+        becomes: What becomes of a sample without a reward, for the warning.
 
     Raises:
-        RegistrationError: A function of the dispatcher works on whole groups, or is a reward model.
+        RegistrationError: A function of the dispatcher works on whole groups, or is a reward model,
+            or `failure_value` is no finite number.
     """
 
-    def __init__(self, dispatcher: Dispatcher, framework: str, becomes: str) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        framework: str,
+        failure_value: float | None,
+        *,
+        raises: str | None = None,
+        becomes: str = "its reward becomes {value:g}",
+    ) -> None:
+        if failure_value is None and raises is not None:
+            self.failure_value, self._becomes = None, raises
+        else:
+            self.failure_value = _checked_failure_value(failure_value)
+            self._becomes = becomes.format(value=self.failure_value)
         if not isinstance(dispatcher, Dispatcher):
             raise RegistrationError(
                 f"reward_function() for {framework} takes a dispatcher, not a {type(dispatcher).__name__}: "
@@ -87,7 +102,6 @@ class SampleRewards:
         _check_functions(dispatcher, framework)
         self.dispatcher = dispatcher
         self._framework = framework
-        self._becomes = becomes
         self._failure_rate = ResultFailureRate([dispatcher])
         self._thread = EventLoopThread("guerdon-single-samples")
         # Each is set once, by whichever thread comes first: at worst a warning comes twice.
@@ -112,19 +126,40 @@ class SampleRewards:
         self._report_failure(result)
         return None
 
+    async def number(self, sample: FrameworkSample) -> float:
+        """Does as `reward` for a framework that takes a number from every sample, or an exception
+        for "no reward".
+
+        Raises:
+            RewardFailureError: There is none, and no `failure_value`.
+        """
+        reward = await self.reward(sample)
+        if reward is not None:
+            return reward
+        if self.failure_value is None:
+            raise RewardFailureError(
+                "a sample has no reward: a reward function failed on it, or all abstained or were skipped (see the first "
+                "warning)."
+            )
+        return self.failure_value
+
     async def rewards(self, samples: Iterable[FrameworkSample]) -> list[float | None]:
         """The rewards of several samples, scored together."""
-        return list(await asyncio.gather(*(self.reward(sample) for sample in samples)))
+        return list(await asyncio.gather(*map(self.reward, samples)))
+
+    def numbers(self, samples: Iterable[FrameworkSample]) -> list[float]:
+        """The numbers of several samples, scored together, for a synchronous caller."""
+
+        read = list(samples)
+
+        async def together() -> list[float]:
+            return list(await asyncio.gather(*map(self.number, read)))
+
+        return self.wait(together())
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, for a synchronous caller on any thread."""
         return self._thread.run(coroutine)
-
-    def failure(self, what: str = "a sample has no reward") -> RewardFailureError:
-        """Returns the exception for a framework that takes one for "no reward"."""
-        return RewardFailureError(
-            f"{what}: a reward function failed on it, or all abstained or were skipped (see the first warning)."
-        )
 
     def _report_failure(self, result: SampleResult) -> None:
         if self._failure_reported:
@@ -152,7 +187,7 @@ class SampleRewards:
         )
 
 
-def checked_failure_value(value: object) -> float:
+def _checked_failure_value(value: object) -> float:
     """A finite number, as float32 too.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards
 
 __all__ = ["async_reward_function", "reward_function"]
 
@@ -62,10 +62,8 @@ class _PooledReward:
     """Pickled once: AReaL pickles it with every call, and each process keeps its unpickled copy."""
 
     def __init__(self, dispatcher: Dispatcher, failure_value: float | None, eos_token: str | None) -> None:
-        self._value = None if failure_value is None else checked_failure_value(failure_value)
         self._eos_token = eos_token
-        becomes = "its trajectory is rejected" if self._value is None else f"its reward becomes {self._value:g}"
-        self._scorer = SampleRewards(dispatcher, "AReaL", becomes)
+        self._scorer = SampleRewards(dispatcher, "AReaL", failure_value, raises="its trajectory is rejected")
         self._key = uuid.uuid4().hex
         self._pickled: bytes | None = None
 
@@ -80,16 +78,11 @@ class _PooledReward:
         if self._eos_token and isinstance(completions, str):
             completions = completions.removesuffix(self._eos_token)
         sample = FrameworkSample(completions, prompt, completion_ids, {**data, "prompt_ids": prompt_ids})
-        reward = await self._scorer.reward(sample)
-        if reward is not None:
-            return reward
-        if self._value is None:
-            raise self._scorer.failure()
-        return self._value
+        return await self._scorer.number(sample)
 
     def __reduce__(self) -> tuple[Callable[..., _PooledReward], tuple[str, bytes]]:
         if self._pickled is None:
-            self._pickled = cloudpickle.dumps((self._scorer.dispatcher, self._value, self._eos_token))
+            self._pickled = cloudpickle.dumps((self._scorer.dispatcher, self._scorer.failure_value, self._eos_token))
         return _restore, (self._key, self._pickled)
 
 

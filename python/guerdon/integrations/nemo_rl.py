@@ -10,12 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.integrations._single_samples import (
-    FrameworkSample,
-    SampleRewards,
-    check_lengths,
-    checked_failure_value,
-)
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, check_lengths
 
 __all__ = ["EnvironmentReturn", "reward_function"]
 
@@ -69,8 +64,7 @@ def reward_function(
         >>> step([log], [{"ground_truth": "4"}]).rewards.tolist()
         [1.0]
     """
-    value = checked_failure_value(failure_value)
-    scorer = SampleRewards(dispatcher, "NeMo-RL", f"its reward becomes {value:g}")
+    scorer = SampleRewards(dispatcher, "NeMo-RL", failure_value)
 
     def step(
         message_log_batch: Sequence[Sequence[Mapping[str, Any]]],
@@ -80,15 +74,14 @@ def reward_function(
         import torch
 
         check_lengths("NeMo-RL", message_log_batch=message_log_batch, metadata=metadata)
-        samples = [_read(log, given) for log, given in zip(message_log_batch, metadata, strict=True)]
-        rewards = [value if one is None else one for one in scorer.wait(scorer.rewards(samples))]
+        rewards = scorer.numbers(map(_read, message_log_batch, metadata))
         texts = [str(log[-1]["content"]) if log else None for log in message_log_batch]
         return EnvironmentReturn(
-            observations=[{"role": "environment", "content": observation} for _ in samples],
+            observations=[{"role": "environment", "content": observation} for _ in rewards],
             metadata=list(metadata),
-            next_stop_strings=[None] * len(samples),
+            next_stop_strings=[None] * len(rewards),
             rewards=torch.tensor(rewards, dtype=torch.float32),
-            terminateds=torch.ones(len(samples)),
+            terminateds=torch.ones(len(rewards)),
             answers=list(texts) if return_extracted_answer else None,
         )
 

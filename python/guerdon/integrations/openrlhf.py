@@ -13,12 +13,7 @@ from typing import Any, TypeAlias
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning
-from guerdon.integrations._single_samples import (
-    FrameworkSample,
-    SampleRewards,
-    check_lengths,
-    checked_failure_value,
-)
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, check_lengths
 
 __all__ = ["reward_function"]
 
@@ -69,21 +64,18 @@ class _Rewards:
     """The rewards of queries, failures included."""
 
     def __init__(self, dispatcher: Dispatcher, failure_value: float, eos_token: str | None) -> None:
-        self._value = checked_failure_value(failure_value)
         self._eos_token = eos_token
-        self._scorer = SampleRewards(dispatcher, "OpenRLHF", f"its reward becomes {self._value:g}")
+        self._scorer = SampleRewards(dispatcher, "OpenRLHF", failure_value)
         self._split_reported = False
 
     def of(self, queries: Sequence[str], prompts: _Texts, labels: Sequence[Any] | None) -> list[float]:
         prompts = [None] * len(queries) if prompts is None else prompts
         labels = [None] * len(queries) if labels is None else labels
         check_lengths("OpenRLHF", queries=queries, prompts=prompts, labels=labels)
-        samples = [
+        return self._scorer.numbers(
             FrameworkSample(self._completion(query, prompt), prompt, columns={"label": label, "query": query})
             for query, prompt, label in zip(queries, prompts, labels, strict=True)
-        ]
-        rewards = self._scorer.wait(self._scorer.rewards(samples))
-        return [self._value if reward is None else reward for reward in rewards]
+        )
 
     def _completion(self, query: str, prompt: str | None) -> str:
         # The text behind the prompt, before which a tokenizer may have put a token.

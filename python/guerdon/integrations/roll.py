@@ -12,7 +12,7 @@ from typing import Any
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning
-from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards
 
 __all__ = ["reward_function"]
 
@@ -37,8 +37,7 @@ def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: fl
     Raises:
         RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
     """
-    value = checked_failure_value(failure_value)
-    scorer = SampleRewards(dispatcher, "ROLL", f"its reward becomes {value:g}")
+    scorer = SampleRewards(dispatcher, "ROLL", failure_value)
 
     def compute_rewards(data: Any) -> Any:
         import torch
@@ -46,7 +45,7 @@ def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: fl
         responses = data.batch["responses"]
         texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
         prompts = tokenizer.batch_decode(data.batch["prompts"], skip_special_tokens=True)
-        samples = [
+        rewards = scorer.numbers(
             FrameworkSample(
                 text,
                 prompt,
@@ -54,8 +53,7 @@ def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: fl
                 {name: values[index] for name, values in data.non_tensor_batch.items()},
             )
             for index, (text, prompt, row) in enumerate(zip(texts, prompts, responses, strict=True))
-        ]
-        rewards = [value if one is None else one for one in scorer.wait(scorer.rewards(samples))]
+        )
         # float16, as in ROLL's workers: batches of several are put together.
         tensor = torch.tensor(_within_float16(rewards), dtype=torch.float16)
         return type(data).from_dict(

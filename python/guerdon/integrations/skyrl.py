@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards
 
 __all__ = ["reward_function"]
 
@@ -41,8 +41,7 @@ def reward_function(dispatcher: Dispatcher, *, failure_value: float) -> type[Any
         >>> environment.step("4")["reward"]
         1.0
     """
-    value = checked_failure_value(failure_value)
-    scorer = SampleRewards(dispatcher, "SkyRL", f"its reward becomes {value:g}")
+    scorer = SampleRewards(dispatcher, "SkyRL", failure_value)
     base = _base()
 
     class RewardEnvironment(base):  # type: ignore[misc, valid-type] # SkyRL's class has no types
@@ -63,7 +62,7 @@ def reward_function(dispatcher: Dispatcher, *, failure_value: float) -> type[Any
             reward = scorer.wait(scorer.reward(FrameworkSample(action, self._prompt, columns=fields)))
             return {
                 "observations": [],
-                "reward": value if reward is None else reward,
+                "reward": float(failure_value) if reward is None else reward,
                 "done": True,
                 "metadata": {} if reward is not None else {"guerdon_failed": True},
             }

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards
 
 __all__ = ["reward_function"]
 
@@ -46,10 +46,9 @@ def reward_function(
         >>> asyncio.run(rm(None, sample))
         1.0
     """
-    value = checked_failure_value(failure_value)
-    scorer = SampleRewards(
-        dispatcher, framework, f"it is left out of the loss (remove_sample), and counts as {value:g} in its group"
-    )
+    becomes = "it is left out of the loss (remove_sample), and counts as {value:g} in its group"
+    scorer = SampleRewards(dispatcher, framework, failure_value, becomes=becomes)
+    value = float(failure_value)
 
     async def rm(args: Any, sample: Any, **kwargs: Any) -> Any:
         if isinstance(sample, (list, tuple)):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards
 
 __all__ = ["reward_function"]
 
@@ -35,27 +35,19 @@ def reward_function(
     Raises:
         RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
     """
-    value = None if failure_value is None else checked_failure_value(failure_value)
-    becomes = "its trace has an error" if value is None else f"its reward becomes {value:g}"
-    return _TaskReward(SampleRewards(dispatcher, "verifiers", becomes), value, name)
+    return _TaskReward(SampleRewards(dispatcher, "verifiers", failure_value, raises="its trace has an error"), name)
 
 
 class _TaskReward:
     """No function, so that an attribute of a class is not bound; verifiers marks it with
     attributes."""
 
-    def __init__(self, scorer: SampleRewards, value: float | None, name: str) -> None:
+    def __init__(self, scorer: SampleRewards, name: str) -> None:
         self._scorer = scorer
-        self._value = value
         self.__name__ = name
 
     async def __call__(self, task: Any, trace: Any) -> float:
-        reward = await self._scorer.reward(_read(task, trace))
-        if reward is not None:
-            return reward
-        if self._value is None:
-            raise self._scorer.failure()
-        return self._value
+        return await self._scorer.number(_read(task, trace))
 
 
 def _read(task: Any, trace: Any) -> FrameworkSample:

@@ -58,13 +58,13 @@ def test_a_function_of_lists_works_and_is_warned_of() -> None:
         return [float(len(one)) for one in completions]
 
     with pytest.warns(GuerdonWarning, match=r"'lengths' is called with the list of a whole batch.*rowwise=True"):
-        scorer = SampleRewards(Dispatcher([lengths]), "a framework", "")
+        scorer = SampleRewards(Dispatcher([lengths]), "a framework", 0.0)
     assert scorer.wait(scorer.reward(FrameworkSample("abc"))) == 3.0
     scorer.dispatcher.close()
 
 
 def test_the_first_sample_without_a_reward_is_warned_of_and_no_other() -> None:
-    scorer = SampleRewards(dispatcher(), "Framework", "its reward becomes 0")
+    scorer = SampleRewards(dispatcher(), "Framework", 0.0)
     bad = FrameworkSample("bad", columns={"label": "4"})
     with pytest.warns(GuerdonWarning) as caught:
         assert scorer.wait(scorer.rewards([bad, FrameworkSample("4", columns={"label": "4"}), bad])) == [
@@ -82,7 +82,7 @@ def test_the_first_sample_without_a_reward_is_warned_of_and_no_other() -> None:
 
 
 def test_too_many_failures_raise() -> None:
-    scorer = SampleRewards(dispatcher(max_failure_rate=0.25), "Framework", "")
+    scorer = SampleRewards(dispatcher(max_failure_rate=0.25), "Framework", 0.0)
     good, bad = FrameworkSample("4", columns={"label": "4"}), FrameworkSample("bad", columns={"label": "4"})
     with pytest.warns(GuerdonWarning):
         scorer.wait(scorer.rewards([good] * 47 + [bad] * 16))
@@ -91,20 +91,20 @@ def test_too_many_failures_raise() -> None:
 
 
 def test_a_column_that_is_missing_is_reported_although_the_framework_may_swallow_it() -> None:
-    scorer = SampleRewards(dispatcher(), "Framework", "")
+    scorer = SampleRewards(dispatcher(), "Framework", 0.0)
     with pytest.warns(GuerdonWarning, match=r"Framework may only log that: .*label"), pytest.raises(DataError):
         scorer.wait(scorer.reward(FrameworkSample("4")))
 
 
 def test_fields_with_names_of_ours_are_left_out() -> None:
     given = {"prompt": "x", "completion": "x", "text": "x", "num_generations": 3, "log_extra": 1, "label": "4"}
-    scorer = SampleRewards(dispatcher(), "Framework", "")
+    scorer = SampleRewards(dispatcher(), "Framework", 0.0)
     assert scorer.wait(scorer.reward(FrameworkSample("4", "2 + 2", columns=given))) == 1.0
 
 
 def test_calls_of_many_threads_run_at_once() -> None:
     """Each returns only while all run."""
-    scorer = SampleRewards(meeting(), "Framework", "")
+    scorer = SampleRewards(meeting(), "Framework", 0.0)
     with ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(lambda: scorer.wait(scorer.reward(FrameworkSample("abc")))) for _ in range(4)]
         assert [answer.result() for answer in answers] == [3.0] * 4
@@ -128,7 +128,7 @@ def _in_a_child(scorer: SampleRewards, answers: Any) -> None:
 
 def test_a_forked_child_scores_too() -> None:
     """As AReaL's reward processes do, which are forked."""
-    scorer = SampleRewards(dispatcher(), "Framework", "")
+    scorer = SampleRewards(dispatcher(), "Framework", 0.0)
     sample = FrameworkSample("4", columns={"label": "4"})
     assert scorer.wait(scorer.reward(sample)) == 1.0
     context = multiprocessing.get_context("fork")

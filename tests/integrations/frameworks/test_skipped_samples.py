@@ -126,7 +126,7 @@ def test_slime_trains_on_a_sample_with_a_skipped_function(module: Any) -> None:
 
 def test_no_skipped_sample_counts_as_failed_or_called() -> None:
     with gated(None, max_failure_rate=0.0) as made:
-        scorer = SampleRewards(made, "Framework", "")
+        scorer = SampleRewards(made, "Framework", 0.0)
         assert scorer.wait(scorer.rewards([FrameworkSample("4")] * 300)) == [1.0] * 300
         single = asyncio.run(made.ascore_one(completion="4"))
         assert (single.status["partial"], single.reasons) == (Status.SKIPPED, {})

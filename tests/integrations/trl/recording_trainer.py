@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from guerdon import Dispatcher
 from guerdon.integrations.trl import GRPOTrainer
 from tests.integrations.trl.tiny_trainer import make_trainer
 
@@ -75,4 +77,13 @@ def make_recording_trainer(functions: Any, folder: Path, pipeline: Any = "off", 
     settings = {**SIZES, **options}
     settings["more"] = {"pipeline": pipeline, **settings.get("more", {})}
     trainer: RecordingTrainer = make_trainer(functions, folder, trainer_class=RecordingTrainer, **settings)
+    return trainer
+
+
+def trained(functions: Any, folder: Path, pipeline: Any = "off", **options: Any) -> RecordingTrainer:
+    """A watched trainer after its run, with a dispatcher or the functions of one."""
+    made = Dispatcher(functions, workers=1) if isinstance(functions, list) else nullcontext(functions)
+    with made as dispatcher:
+        trainer = make_recording_trainer(dispatcher, folder, pipeline, **options)
+        trainer.train()
     return trainer

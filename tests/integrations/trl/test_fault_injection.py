@@ -23,10 +23,7 @@ from guerdon.integrations.trl import GRPOTrainer
 from tests.integrations.trl import faulty_rewards
 from tests.integrations.trl.tiny_trainer import make_trainer
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.usefixtures("trainers"),
-]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 PATIENCE_S = 240.0
 ROOT = Path(__file__).parents[3]

@@ -15,9 +15,7 @@ from tests.http.test_rubric import CRITERIA, answer
 from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of
 
 pytestmark = [
-    # The trainers' own libraries warn, too.
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
 ]
 

@@ -12,12 +12,11 @@ pytest.importorskip("trl")
 
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import Pipeline
-from tests.integrations.trl.recording_trainer import make_recording_trainer
+from tests.integrations.trl.recording_trainer import trained
 from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of, without_times
 
 pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
 ]
 
@@ -105,8 +104,7 @@ def test_every_pipeline_has_the_rewards_of_a_serial_run(tmp_path: Path) -> None:
     plain.train()
     with Dispatcher(GATED, workers=1, max_failure_rate=0.0, log_metrics="all") as dispatcher:
         for mode in ("off", "overlap", Pipeline(mini_batch=True, lookahead=1)):
-            ours = make_recording_trainer(dispatcher, tmp_path / "ours", mode, **options)
-            ours.train()
+            ours = trained(dispatcher, tmp_path / "ours", mode, **options)
             for name in ("again", "judge", "odd"):
                 mine, theirs = rewards_of(ours)[name], rewards_of(plain)[f"serial_{name}"]
                 assert list(mine) == pytest.approx(list(theirs), abs=1e-6, nan_ok=True), (mode, name)

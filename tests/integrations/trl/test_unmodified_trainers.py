@@ -16,9 +16,7 @@ from tests.integrations.trl import reward_functions
 from tests.integrations.trl.tiny_trainer import make_scorer, make_trainer, rewards_of, without_times
 
 pytestmark = [
-    # The trainers' own libraries warn, too.
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
 ]
 

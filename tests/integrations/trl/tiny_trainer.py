@@ -24,7 +24,6 @@ from transformers import (
     Qwen2ForSequenceClassification,
     set_seed,
 )
-from trl.trainer.utils import shutdown_event_loop_in_daemon
 
 tqdm.tqdm.monitor_interval = 0  # else a thread that stays
 torch.set_num_threads(1)  # the model is too small for more
@@ -169,6 +168,9 @@ def ending(trainer: Any) -> None:
 
 def end_loops() -> None:
     """Ends the event loops, and what of ours is on them, that trainers leave to the exit."""
+    # Not in every TRL with which tests/trl_versions imports this module.
+    from trl.trainer.utils import shutdown_event_loop_in_daemon
+
     atexit.unregister(shutdown_event_loop_in_daemon)
     while _made:
         trainer = _made.pop()

@@ -15,6 +15,7 @@ from guerdon.errors import GuerdonWarning
 
 DERIVED_FROM: Final = (1, 16)  # what the tests of our trainers run with
 _NAME: Final = ".".join(map(str, DERIVED_FROM))
+_INSTALL: Final = f"pip install 'trl=={_NAME}.*'."
 
 _INSTEAD: Final = (
     "TRL's own trainers, from 0.18 on, take the same functions: from trl import GRPOTrainer, and pass "
@@ -36,22 +37,15 @@ def require_trl(name: str) -> None:
     try:
         installed = metadata.version("trl")
     except metadata.PackageNotFoundError:
-        raise ImportError(
-            f"guerdon.integrations.trl.{name} needs TRL {_NAME}, and trl is not installed: pip install 'trl=={_NAME}.*'.",
-            name="trl",
-        ) from None
+        raise _unusable(name, f"needs TRL {_NAME}, and trl is not installed: {_INSTALL}") from None
     found = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
     if found < DERIVED_FROM:
-        raise ImportError(
-            f"guerdon.integrations.trl.{name} needs TRL {_NAME}, and trl {installed} is installed: "
-            f"pip install 'trl=={_NAME}.*'. {_INSTEAD}",
-            name="trl",
-        )
+        raise _unusable(name, f"needs TRL {_NAME}, and trl {installed} is installed: {_INSTALL} {_INSTEAD}")
     if found > DERIVED_FROM and installed not in _warned:
         _warned.add(installed)
         warnings.warn(
             f"guerdon.integrations.trl.{name} derives from the trainers of TRL {_NAME}, and trl {installed} is installed: "
-            f"where a part that it overrides has changed, training may fail. If it does, pip install 'trl=={_NAME}.*'. {_INSTEAD}",
+            f"where a part that it overrides has changed, training may fail. If it does, {_INSTALL} {_INSTEAD}",
             GuerdonWarning,
             stacklevel=4,
         )
@@ -59,12 +53,16 @@ def require_trl(name: str) -> None:
 
 def advice() -> str:
     """Returns the advice for a TRL without a part that our trainers override."""
-    return f"they derive from TRL {_NAME}, and trl {metadata.version('trl')} is installed. pip install 'trl=={_NAME}.*'. {_INSTEAD}"
+    return f"they derive from TRL {_NAME}, and trl {metadata.version('trl')} is installed. {_INSTALL} {_INSTEAD}"
 
 
 def moved(name: str, error: Exception) -> ImportError:
     """The error for a trainer of which TRL has moved a part."""
-    return ImportError(f"guerdon.integrations.trl.{name} can't be made ({error}): {advice()}", name="trl")
+    return _unusable(name, f"can't be made ({error}): {advice()}")
+
+
+def _unusable(name: str, why: str) -> ImportError:
+    return ImportError(f"guerdon.integrations.trl.{name} {why}", name="trl")
 
 
 def require_http_clients(name: str) -> None:

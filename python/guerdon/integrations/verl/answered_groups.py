@@ -18,8 +18,6 @@ from guerdon.errors import RewardFailureError
 from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.routing import KEPT, WorkerRouting
 
-__all__ = ["MOST_BYTES", "Answer", "AnsweredGroups"]
-
 MOST_BYTES: Final = 64 << 20
 _GROUP: Final = "guerdon_group"
 

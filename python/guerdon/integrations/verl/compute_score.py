@@ -12,8 +12,6 @@ from typing import Any
 
 from guerdon.functions import RewardFunction, reward
 
-__all__ = ["as_reward"]
-
 
 def as_reward(
     function: Callable[..., Any], fixed: Mapping[str, Any], options: Mapping[str, Any]

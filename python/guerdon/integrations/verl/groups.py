@@ -18,8 +18,6 @@ from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.reward_output import ScoredBatch
 from guerdon.integrations.verl.sample import Response
 
-__all__ = ["Groups"]
-
 _CHECK: Final = (
     "Check that actor_rollout_ref.rollout.n is the number of responses of every prompt, and that reward.num_workers divides "
     "the number of responses of a batch (verl fills it up with copies if not)."

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Origin"]
-
 
 class Origin(NamedTuple):
     """That of one response.

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from guerdon.errors import RegistrationError
 
-__all__ = ["Overlong", "read"]
-
 _WHERE: Final = "reward.reward_kwargs"
 _FIELDS: Final = ("enable", "len", "penalty_factor", "log")
 

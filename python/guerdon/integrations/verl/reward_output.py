@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from guerdon.integrations.verl.settings import Failed
     from guerdon.results import RewardBatch
 
-__all__ = ["ExtraInfo", "Place", "ScoredBatch", "has_reward", "reward_output"]
-
 
 @dataclass(frozen=True, eq=False)
 class ScoredBatch:

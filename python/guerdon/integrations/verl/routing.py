@@ -19,8 +19,6 @@ from typing import Any, Final
 from guerdon.errors import GuerdonWarning
 from guerdon.integrations.verl.origin import Origin
 
-__all__ = ["KEPT", "WorkerRouting"]
-
 KEPT: Final = "guerdon_kept"
 """Part of an answer of one worker to another: groups that were answered."""
 RECOVERY_S: Final = 60.0

@@ -18,8 +18,6 @@ from guerdon._batch.columns import BATCH_OPTIONS, COMPLETION_IDS, ENVIRONMENTS, 
 from guerdon._batch.trainer_state import StepAlone
 from guerdon._system.units import integer
 
-__all__ = ["Response", "columns_of", "has_split", "own_size", "read", "step_of"]
-
 _RESERVED: Final = frozenset(
     (
         *("prompt", "prompts", "completion", "completions"),

@@ -23,8 +23,6 @@ from guerdon.integrations.verl.compute_score import as_reward
 from guerdon.profile.exit_codes import UsageError
 from guerdon.profile.load_rewards import load
 
-__all__ = ["Failed", "Settings", "read", "restarts"]
-
 Failed = Literal["raise", "group_mean"] | float
 """The score of a response on which a function failed."""
 

@@ -17,8 +17,6 @@ from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.reward_output import Place, has_reward
 from guerdon.integrations.verl.sample import Response
 
-__all__ = ["Siblings"]
-
 
 @dataclass(eq=False)
 class _Prompt:

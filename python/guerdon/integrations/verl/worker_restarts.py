@@ -15,8 +15,6 @@ from typing import Any, Final
 from guerdon.errors import GuerdonWarning
 from guerdon.integrations.verl import settings
 
-__all__ = ["install"]
-
 _LOOP: Final = "verl.experimental.reward_loop.reward_loop"
 _DONE: Final = "_guerdon_restarts"
 

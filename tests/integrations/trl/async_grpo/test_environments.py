@@ -26,10 +26,7 @@ from tests.integrations.trl.line_game import (
 )
 from tests.integrations.trl.tiny_trainer import make_tokenizer
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
 
 GROUPS = 6
 

@@ -17,10 +17,7 @@ from guerdon import Dispatcher
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.rollout_loops import group_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),  # what TRL warns about
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
 
 
 @pytest.fixture

@@ -16,10 +16,7 @@ from guerdon import Dispatcher, RewardFailureError
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.rollout_loops import wait_until
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),  # what TRL warns about
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
 
 
 def make(function: Any = reward_functions.length, **named: Any) -> Any:

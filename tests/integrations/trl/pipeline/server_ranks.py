@@ -1,13 +1,11 @@
-"""One rank of a run whose completions come from a server that rank 0 asks; started by torchrun from
-the tests. The server is a stand-in here, and a real one in tests/vllm."""
+"""Runs on one rank whose completions come from a server that rank 0 asks: a stand-in here, and a
+real one in tests/vllm."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
-import sys
 import threading
 import time
 import warnings
@@ -138,7 +136,8 @@ class Broken:
 FUNCTIONS = [limited, place_in_group, in_worker]
 
 
-def main(folder: Path) -> None:
+def run(folder: Path) -> dict[str, Any]:
+    """The reports of all runs, by name."""
     collectives = note_collectives()
     stand_in()
     reports: dict[str, Any] = {}
@@ -177,8 +176,4 @@ def main(folder: Path) -> None:
         trainer = make(dispatcher, folder / "saved", "all", SIZES, **saves, max_steps=3)
         resume = str(folder / "saved" / "checkpoint-2")
         reports["resumed"] = watched(trainer, [dispatcher], lambda: trainer.train(resume_from_checkpoint=resume))
-    (folder / f"rank{rank()}.json").write_text(json.dumps(reports))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    return reports

@@ -15,7 +15,7 @@ import pandas as pd
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer
+from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer, trained
 from tests.integrations.trl.tiny_trainer import assert_same_entry, make_scorer, make_trainer, rewards_of, without_times
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -73,10 +73,7 @@ def test_a_failed_sample_has_no_value_of_a_reward_model_either(
     mode: Any, debug: bool, scorer: str, tmp_path: Path
 ) -> None:
     with Dispatcher([reward_functions.flaky, scorer], workers=1, max_failure_rate=1.0, debug=debug) as dispatcher:
-        ours = make_recording_trainer(
-            dispatcher, tmp_path, mode, max_steps=1, per_device_train_batch_size=16, prompts=16
-        )
-        ours.train()
+        ours = trained(dispatcher, tmp_path, mode, max_steps=1, per_device_train_batch_size=16, prompts=16)
     failed = np.array([reward_functions.unlucky(text) for text in ours._logs["completion"]])
     assert 0 < failed.sum() < len(failed)
     rewards = {name: np.array(values) for name, values in rewards_of(ours).items()}
@@ -92,8 +89,7 @@ def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(tmp_path:
     plain.train()
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         for mode in ("off", "all"):
-            ours = make_recording_trainer(dispatcher, tmp_path, mode, max_steps=2, learning_rate=5e-2, **options)
-            ours.train()
+            ours = trained(dispatcher, tmp_path, mode, max_steps=2, learning_rate=5e-2, **options)
             mine, theirs = (dict(without_times(one.state.log_history)[0]) for one in (ours, plain))
             assert mine.pop("learning_rate") != theirs.pop("learning_rate")
             mine.pop("epoch"), theirs.pop("epoch")
@@ -113,8 +109,7 @@ def test_evaluation_and_tables_are_trls(tmp_path: Path, capsys: pytest.CaptureFi
     plain.train()
     with Dispatcher([reward_functions.vowels, reward_functions.noted], workers=1) as dispatcher:
         for number, mode in enumerate(("mini_batch", BOTH)):
-            ours = make_recording_trainer(dispatcher, tmp_path / f"ours{number}", mode, **options)
-            ours.train()
+            ours = trained(dispatcher, tmp_path / f"ours{number}", mode, **options)
             capsys.readouterr()
             mine, theirs = (without_times(one.state.log_history) for one in (ours, plain))
             assert [set(entry) for entry in mine] == [set(entry) for entry in theirs]

@@ -21,7 +21,7 @@ from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards  # noqa
 from guerdon.integrations.trl.pipeline.options import PRESETS  # noqa: E402
 from guerdon.integrations.trl.pipeline.trl_families import GRPO  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
-from tests.integrations.trl.recording_trainer import make_recording_trainer  # noqa: E402
+from tests.integrations.trl.recording_trainer import make_recording_trainer, trained  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 MAKES_A_BATCH = "_generate_and_score_completions"
@@ -92,9 +92,7 @@ def test_texts_are_gathered_once_a_batch(pipeline: Any, tmp_path: Path, monkeypa
         return gather(values)
 
     monkeypatch.setattr(grpo_trainer, "gather_object", counting)
-    with Dispatcher([vowels], workers=1) as dispatcher:
-        trainer = make_recording_trainer(dispatcher, tmp_path, pipeline, max_steps=3)
-        trainer.train()
+    trainer = trained([vowels], tmp_path, pipeline, max_steps=3)
     # Each row of three batches once, as by TRL
     assert gathered["say"] == 3 * 16
     assert gathered["bytes"] < 3 * 2000

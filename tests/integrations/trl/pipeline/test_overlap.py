@@ -23,7 +23,7 @@ from guerdon.integrations.trl import Pipeline
 from guerdon.integrations.trl.pipeline.overlap import EarlyScoring
 from guerdon.integrations.trl.pipeline.split_vllm_client import MAX_REQUESTS, SplitVLLMClient
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer
+from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer, trained
 from tests.integrations.trl.tiny_trainer import rewards_of
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -82,8 +82,7 @@ def test_a_completion_is_scored_while_others_are_generated(tmp_path: Path, monke
 def test_changed_rows_are_scored_again(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EarlyScoring, "_decode", lambda self, rows, ids: ["something else"] * len(rows))
     with Dispatcher([reward_functions.vowels, reward_functions.random_wait], workers=1) as dispatcher:
-        trainer = make_recording_trainer(dispatcher, tmp_path, mode, **LONG)
-        trainer.train()
+        trainer = trained(dispatcher, tmp_path, mode, **LONG)
         assert rewards_of(trainer)["vowels"] == expected(trainer)
         deadline = time.monotonic() + 30
         while dispatcher.stats()["open_batches"] and time.monotonic() < deadline:
@@ -93,9 +92,7 @@ def test_changed_rows_are_scored_again(mode: str, tmp_path: Path, monkeypatch: p
 
 def test_calls_begin_at_the_end_if_overlap_cannot_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EarlyScoring, "completed", lambda self, rows, ids: None)
-    with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
-        trainer = make_recording_trainer(dispatcher, tmp_path, "overlap", **LONG)
-        trainer.train()
+    trainer = trained([reward_functions.vowels], tmp_path, "overlap", **LONG)
     assert trainer.state.log_history[0]["guerdon/pipeline/early_frac"] == 0
     assert rewards_of(trainer)["vowels"] == expected(trainer)
 
@@ -104,10 +101,7 @@ def test_without_a_cache_the_same_is_seen(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         seen = []
         for cached in (True, False):
-            trainer = make_recording_trainer(
-                dispatcher, tmp_path, "overlap", generation_kwargs={"use_cache": cached}, **LONG
-            )
-            trainer.train()
+            trainer = trained(dispatcher, tmp_path, "overlap", generation_kwargs={"use_cache": cached}, **LONG)
             seen.append(trainer.state.log_history[0]["guerdon/pipeline/early_frac"])
             assert rewards_of(trainer)["vowels"] == expected(trainer)
     assert seen[0] == seen[1] > 0

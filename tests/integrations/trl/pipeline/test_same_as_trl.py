@@ -14,7 +14,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer
+from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer, trained
 from tests.integrations.trl.tiny_trainer import assert_same_entry, make_trainer, rewards_of, without_times
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -55,8 +55,7 @@ def test_the_first_logged_step_is_trls(tmp_path: Path, dispatcher: Dispatcher) -
     options: dict[str, Any] = {"max_steps": 1, "steps_per_generation": 2, "beta": 0.04, "loss_type": "grpo"}
     plain = plain_run(tmp_path / "plain", **options)
     for mode in MODES[2:4]:
-        ours = make_recording_trainer(dispatcher, tmp_path / "ours", mode, **options)
-        ours.train()
+        ours = trained(dispatcher, tmp_path / "ours", mode, **options)
         assert_same_entry(*(without_times(trainer.state.log_history)[0] for trainer in (ours, plain)))
         assert dict(ours._logs["extra"]) == dict(plain._logs["extra"])
         assert list(ours._logs["advantages"]) == pytest.approx(list(plain._logs["advantages"]), abs=1e-6)
@@ -67,8 +66,7 @@ def test_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(tmp_path:
     options: dict[str, Any] = {"learning_rate": 0.0, "ends": 16}
     plain = plain_run(tmp_path / "plain", **options)
     for mode in MODES:
-        ours = make_recording_trainer(dispatcher, tmp_path / "ours", mode, **options)
-        ours.train()
+        ours = trained(dispatcher, tmp_path / "ours", mode, **options)
         for mine, theirs in zip(
             without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True
         ):
@@ -87,8 +85,7 @@ def test_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(tmp_path:
 def test_with_lookahead_the_ratio_is_that_of_the_policy_that_wrote_it(tmp_path: Path, dispatcher: Dispatcher) -> None:
     """And its staleness is bounded."""
     options: dict[str, Any] = {"learning_rate": 1e-2, "max_steps": 5, "prompts": 32}
-    ours = make_recording_trainer(dispatcher, tmp_path, Pipeline(lookahead=2), **options)
-    ours.train()
+    ours = trained(dispatcher, tmp_path, Pipeline(lookahead=2), **options)
     batches = np.array(ours.ratios).reshape(5, 4)
     assert (batches[0] == 0.0).all()  # written by the policy that is trained
     assert (batches[1:] > 1e-4).all()  # by one before

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from guerdon import Dispatcher, RewardFailureError, reward
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer
+from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer, trained
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
@@ -58,7 +58,7 @@ class StopAfter(TrainerCallback):  # type: ignore[misc]  # transformers has no t
 
 def test_a_stop_with_rewards_that_never_come(tmp_path: Path) -> None:
     with Dispatcher([slow_later], workers=1) as dispatcher:
-        trainer = make_recording_trainer(
+        trainer = trained(
             dispatcher,
             tmp_path,
             BOTH,
@@ -66,8 +66,7 @@ def test_a_stop_with_rewards_that_never_come(tmp_path: Path) -> None:
             steps_per_generation=2,
             max_steps=6,
             more={"callbacks": [StopAfter(2)]},
-        )
-        trainer.train()  # the third batch was begun at the second step
+        )  # the third batch was begun at the second step
         assert trainer.state.global_step == 2
         assert_nothing_pending(trainer, dispatcher)
 
@@ -93,8 +92,7 @@ def test_failing_rewards_end_the_run_and_another_can_follow(mode: Any, tmp_path:
         assert 1 <= trainer.state.global_step <= 2
         assert_nothing_pending(trainer, dispatcher)
         broken.unlink()
-        again = make_recording_trainer(dispatcher, tmp_path, mode, max_steps=2)
-        again.train()
+        again = trained(dispatcher, tmp_path, mode, max_steps=2)
         assert again.state.global_step == 2
 
 
@@ -128,7 +126,7 @@ def test_an_epoch_that_is_left_early_takes_its_batches_with_it(tmp_path: Path) -
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         seen = []
         for mode in ("off", "one_step"):
-            trainer = make_recording_trainer(
+            trainer = trained(
                 dispatcher,
                 tmp_path,
                 mode,
@@ -136,7 +134,6 @@ def test_an_epoch_that_is_left_early_takes_its_batches_with_it(tmp_path: Path) -
                 max_steps=-1,
                 more={"callbacks": [StopAfter(2, epoch=True)]},
             )
-            trainer.train()
             seen.append(trainer.prompts_seen())
             assert_nothing_pending(trainer, dispatcher)
         assert seen[0] == seen[1]
@@ -153,8 +150,7 @@ def test_a_run_is_resumed_with_the_prompts_that_it_would_have_seen(mode: Any, tm
         "num_train_epochs": 2,
     }
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
-        whole = make_recording_trainer(dispatcher, tmp_path / "whole", mode, **options)
-        whole.train()
+        whole = trained(dispatcher, tmp_path / "whole", mode, **options)
         resumed = make_recording_trainer(dispatcher, tmp_path / "resumed", mode, **options)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
         assert_nothing_pending(resumed, dispatcher)

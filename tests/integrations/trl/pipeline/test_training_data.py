@@ -14,7 +14,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer
+from tests.integrations.trl.recording_trainer import RecordingTrainer, trained
 from tests.integrations.trl.tiny_trainer import make_data
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -63,14 +63,12 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_prompt_is_seen_as_often_and_no_sample_twice(case: str, tmp_path: Path, dispatcher: Dispatcher) -> None:
-    plain = make_recording_trainer(dispatcher, tmp_path, "off", **CASES[case])
-    plain.train()
+    plain = trained(dispatcher, tmp_path, "off", **CASES[case])
     assert_each_sample_once(plain, times=plain.num_iterations)
     for mode in MODES:
         if CASES[case].get("steps_per_generation") == 1 and Pipeline.of(mode).mini_batch:
             continue  # there are no mini-batches
-        ours = make_recording_trainer(dispatcher, tmp_path, mode, **CASES[case])
-        ours.train()
+        ours = trained(dispatcher, tmp_path, mode, **CASES[case])
         assert_each_sample_once(ours, times=ours.num_iterations)
         # The same prompts in the same order, none beyond the end
         assert ours.generated == plain.generated
@@ -84,8 +82,7 @@ def test_a_stream_of_data_is_read_ahead_too(tmp_path: Path, dispatcher: Dispatch
     seen = []
     for one in ("off", "one_step"):
         data = make_data(10).to_iterable_dataset()
-        trainer = make_recording_trainer(dispatcher, tmp_path, one, data=data, max_steps=5)
-        trainer.train()
+        trainer = trained(dispatcher, tmp_path, one, data=data, max_steps=5)
         assert_each_sample_once(trainer)
         seen.append(trainer.generated)
     assert seen[0] == seen[1]
@@ -93,7 +90,7 @@ def test_a_stream_of_data_is_read_ahead_too(tmp_path: Path, dispatcher: Dispatch
 
 def test_groups_split_over_pieces_stay_in_order(tmp_path: Path, dispatcher: Dispatcher) -> None:
     """Six rows a piece, groups of four."""
-    trainer = make_recording_trainer(
+    trainer = trained(
         dispatcher,
         tmp_path,
         "mini_batch",
@@ -101,14 +98,11 @@ def test_groups_split_over_pieces_stay_in_order(tmp_path: Path, dispatcher: Disp
         gradient_accumulation_steps=2,
         max_steps=2,
     )
-    trainer.train()
     assert_each_sample_once(trainer)
     rows = [row for piece in trainer.pieces[:2] for row in piece]
     assert all(len({prompt for prompt, _ in rows[start : start + 4]}) == 1 for start in range(0, 12, 4))
 
 
 def test_training_starts_on_the_groups_that_are_scored_first(tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.later_for_smaller], workers=1) as dispatcher:
-        trainer = make_recording_trainer(dispatcher, tmp_path, "mini_batch", max_steps=1, shuffle_dataset=False)
-        trainer.train()
+    trainer = trained([reward_functions.later_for_smaller], tmp_path, "mini_batch", max_steps=1, shuffle_dataset=False)
     assert [piece[0][0] for piece in trainer.pieces] == ["say 3", "say 2", "say 1", "say 0"]

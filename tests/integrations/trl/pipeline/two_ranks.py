@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from guerdon import Dispatcher, group_reward, reward
 from tests.integrations.trl import reward_functions
+from tests.integrations.trl.pipeline import server_ranks
 
 # 6 samples a rank and groups of 4: one group lies on both ranks.
 ACROSS_RANKS = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 9}
@@ -42,42 +42,26 @@ def place_in_group(prompts: list[Any], completions: list[Any], log_extra: Any) -
 
 def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
     from tests.integrations.trl.recording_trainer import make_recording_trainer
-    from tests.integrations.trl.tiny_trainer import without_times
 
     pipeline, sizes = RUNS[name]
-    report: dict[str, Any] = {}
-    started = time.monotonic()
     with Dispatcher(rewards, workers=1) as dispatcher:
         trainer = make_recording_trainer(dispatcher, folder / "out", pipeline, max_steps=3, ends=16, **sizes)
-        try:
-            trainer.train()
-        except Exception as error:
-            report["error"] = f"{type(error).__name__}: {error}"
-        report["seconds"] = time.monotonic() - started
-        report["first"] = without_times(trainer.state.log_history)[0]
-        report["generated"] = trainer.generated
-        report["seen"] = sorted(row for piece in trainer.pieces for row in piece)
-        report["weights"] = [float(parameter.double().sum()) for parameter in trainer.model.parameters()]
-        report["places"] = list(trainer._logs["rewards"]["place_in_group"])
-        report["extra"] = list(trainer._logs["extra"]["text"])
-        report["table"] = list(zip(trainer._logs["prompt"], trainer._logs["completion"], strict=True))
-        report["open"] = dispatcher.stats()["open_batches"]
-    return report
+        return server_ranks.watched(trainer, [dispatcher], trainer.train)
 
 
 def main(folder: Path) -> None:
     from guerdon.integrations.trl import Pipeline
     from tests.integrations.trl.recording_trainer import make_recording_trainer
 
-    reports = {
-        name: run(name, [reward_functions.vowels, reward_functions.waiting, place_in_group], folder) for name in RUNS
-    }
+    functions = [reward_functions.vowels, reward_functions.waiting, place_in_group]
+    reports: dict[str, Any] = {name: run(name, functions, folder) for name in RUNS}
     reports["failing"] = run("split all", [reward_functions.vowels, on_rank_one], folder)
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         try:
             make_recording_trainer(dispatcher, folder / "out", Pipeline(mini_batch=True), **ACROSS_RANKS)
         except ValueError as error:
             reports["refused"] = {"error": str(error)}
+    reports["server"] = server_ranks.run(folder / "server")
     (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps(reports))
 
 

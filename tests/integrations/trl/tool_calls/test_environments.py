@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import gc
 import inspect
 import pickle
-import sqlite3
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -21,13 +22,27 @@ pytest.importorskip("trl")
 
 
 from guerdon import ClosedError, Limit, RegistrationError, RetryAfter, ToolError
-from guerdon.integrations.trl import environments
+from guerdon.integrations.trl import Environments, environments
 from tests.integrations.trl.line_game import LineGame
+from tests.integrations.trl.tool_calls.tool_functions import Shop
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., tuple[Environments, Any]]]:
+    """Makes a factory and one environment of it that was reset; closes the factory at the end."""
+    with contextlib.ExitStack() as ended:
+
+        def made(kind: Any, row: Any = (), **options: Any) -> tuple[Environments, Any]:
+            owner = environments(kind, **options)
+            ended.callback(owner.close)
+            environment: Any = owner()
+            if row is not None:
+                environment.reset(**dict(row))
+            return owner, environment
+
+        yield made
 
 
 class Room:
@@ -75,9 +90,8 @@ class Room:
         return float(len(self.log))
 
 
-def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
-    owner = environments(Room, timeout=60)
-    room: Any = owner()
+def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine(make: Any) -> None:
+    owner, room = make(Room, None, timeout=60)
     plain = Room()
     assert isinstance(room, Room)
     assert type(room).__name__ == "Room"
@@ -95,7 +109,6 @@ def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
     assert (room.help(), room.get_reward()) == ("help", 2.0)
     assert owner.stats()["act"].calls == 1
     assert owner() is not room
-    owner.close()
 
 
 def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
@@ -126,10 +139,8 @@ def test_a_class_under_two_names_stays_one_class() -> None:
     assert type(environments(LineGame, timeout=1)()) is type(made["one"]())
 
 
-def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
-    owner = environments(Room, timeout=2.0)
-    room: Any = owner()
-    room.reset()
+def test_an_abandoned_call_keeps_its_environment_from_all_others(make: Any) -> None:
+    owner, room = make(Room, timeout=2.0)
     with pytest.raises(ToolError, match=r"stall took longer than 2 s"):
         room.stall(seconds=8.0)
     with pytest.raises(ToolError, match=r"stuck in Room\.stall, which timed out and can't be stopped"):
@@ -138,49 +149,24 @@ def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
     while owner.busy(room) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert room.act(word="b") == "b"  # it has returned
-    owner.close()
 
 
-def test_many_calls_that_go_well_are_no_reason_for_a_warning() -> None:
+def test_many_calls_that_go_well_are_no_reason_for_a_warning(make: Any) -> None:
     """Inside they are rewards that are all alike."""
-    owner = environments(LineGame)
-    game: Any = owner()
-    game.reset(start=0, goal=4)
+    _, game = make(LineGame, {"start": 0, "goal": 4})
     assert {game.walk(way="right") for _ in range(300)} == {"1", "2", "3", "4"}
-    owner.close()
 
 
 # --- a thread for each environment
 
 
-class Shop:
-    """Its connection belongs to the thread that made it."""
-
-    def reset(self, **row: Any) -> None:
-        self.database = sqlite3.connect(":memory:")
-        self.database.execute("create table sold (what text)")
-
-    def sell(self, what: str) -> int:
-        """Sells.
-
-        Args:
-            what: What to sell.
-        """
-        self.database.execute("insert into sold values (?)", (what,))
-        return int(self.database.execute("select count(*) from sold").fetchone()[0])
-
-    def get_reward(self) -> float:
-        return float(self.sell("nothing"))
-
-
-def test_thread_bound_objects_work_in_every_method() -> None:
-    owner = environments(Shop)
-    shops: list[Any] = [owner() for _ in range(4)]
-    for shop in shops:
+def test_thread_bound_objects_work_in_every_method(make: Any) -> None:
+    owner, shop = make(Shop)
+    shops = [shop, *(owner() for _ in range(3))]
+    for shop in shops[1:]:
         shop.reset()
     for shop in shops:
         assert [shop.sell(what="tea"), asyncio.run(owner.reward(shop)), shop.get_reward()] == [1, 2.0, 3.0]
-    owner.close()
 
 
 class Session:
@@ -193,23 +179,22 @@ class Session:
         """Compares."""
         return asyncio.get_running_loop() is self.loop
 
+    async def leave(self) -> str:
+        """Leaves."""
+        raise SystemExit(3)
+
     async def get_reward(self) -> float:
         return float(await self.same())
 
 
-def test_loop_bound_objects_work_in_every_async_method() -> None:
-    owner = environments(Session)
-    session: Any = owner()
-    session.reset()
+def test_loop_bound_objects_work_in_every_async_method(make: Any) -> None:
+    owner, session = make(Session)
     assert asyncio.run(session.same())
     assert asyncio.run(session.get_reward()) == asyncio.run(owner.reward(session)) == 1.0
-    owner.close()
 
 
-def test_the_thread_of_an_environment_ends_with_it() -> None:
-    owner = environments(Shop)
-    shop: Any = owner()
-    shop.reset()
+def test_the_thread_of_an_environment_ends_with_it(make: Any) -> None:
+    _, shop = make(Shop)
     gone = weakref.ref(shop)
     (thread,) = [one for one in threading.enumerate() if one.name == "guerdon environment Shop"]
     del shop
@@ -217,7 +202,6 @@ def test_the_thread_of_an_environment_ends_with_it() -> None:
     thread.join(30)
     assert gone() is None
     assert not thread.is_alive()
-    owner.close()
 
 
 class Browser:
@@ -241,54 +225,33 @@ class Browser:
             return "".join(pool.map(lambda page: self.fetch(page=page), "ab"))
 
 
-def test_a_method_may_wait_for_threads_that_call_its_environment() -> None:
-    owner = environments(Browser, timeout=20)
-    browser: Any = owner()
-    browser.reset()
+def test_a_method_may_wait_for_threads_that_call_its_environment(make: Any) -> None:
+    owner, browser = make(Browser, timeout=20)
     assert browser.crawl() == "AB"
     assert sorted(browser.pages) == ["a", "b"]
     assert {name: count.calls for name, count in owner.stats().items()} == {"reset": 1, "crawl": 1}
-    owner.close()
 
 
-def test_a_copy_runs_its_methods_directly() -> None:
-    owner = environments(Browser)
-    browser: Any = owner()
-    browser.reset()
+def test_a_copy_runs_its_methods_directly(make: Any) -> None:
+    owner, browser = make(Browser)
     again = copy.copy(browser)
     assert (again.fetch(page="a"), browser.pages) == ("A", ["a"])
     assert list(owner.stats()) == ["reset"]
-    owner.close()
 
 
-class Exits:
-    async def reset(self, **row: Any) -> None: ...
-
-    async def leave(self) -> str:
-        """Leaves."""
-        raise SystemExit(3)
-
-    async def stay(self) -> str:
-        """Stays."""
-        return "here"
-
-
-def test_an_async_method_that_exits_fails_alone() -> None:
-    owner = environments(Exits, timeout=20)
-    one, other = owner(), owner()
-    for each in (one, other):
-        each.reset()  # type: ignore[attr-defined]
+def test_an_async_method_that_exits_fails_alone(make: Any) -> None:
+    owner, one = make(Session, timeout=20)
+    other = owner()
+    other.reset()
     with pytest.raises(ToolError, match="SystemExit"):
-        asyncio.run(one.leave())  # type: ignore[attr-defined]
-    assert asyncio.run(other.stay()) == asyncio.run(one.stay()) == "here"  # type: ignore[attr-defined]
-    owner.close()
+        asyncio.run(one.leave())
+    assert asyncio.run(other.same())
+    assert asyncio.run(one.same())
 
 
 @pytest.mark.parametrize("kind", [Shop, Session])
-def test_nothing_runs_after_environments_were_closed(kind: type) -> None:
-    owner = environments(kind)
-    environment: Any = owner()
-    environment.reset()
+def test_nothing_runs_after_environments_were_closed(kind: type, make: Any) -> None:
+    owner, environment = make(kind)
     (thread,) = [one for one in threading.enumerate() if one.name.startswith("guerdon environment")]
     owner.close()
     owner.close()
@@ -333,15 +296,12 @@ class Doze:
         return "rested"
 
 
-def test_an_async_call_that_takes_too_long_is_cancelled_and_leaves_the_environment_usable() -> None:
-    owner = environments(Doze, timeout=0.5)
-    doze: Any = owner()
-    doze.reset()
+def test_an_async_call_that_takes_too_long_is_cancelled_and_leaves_the_environment_usable(make: Any) -> None:
+    _, doze = make(Doze, timeout=0.5)
     with pytest.raises(ToolError, match=r"nap took longer than 0\.5 s"):
         asyncio.run(doze.nap(seconds=60))
     assert asyncio.run(doze.nap(seconds=0)) == "rested"
     assert doze.cancelled
-    owner.close()
 
 
 # --- resets
@@ -374,38 +334,32 @@ def shaky() -> type[Shaky]:
     return Shaky
 
 
-def test_a_reset_that_fails_is_tried_again(shaky: type[Shaky]) -> None:
+def test_a_reset_that_fails_is_tried_again(shaky: type[Shaky], make: Any) -> None:
     shaky.failures = 2
-    owner = environments(shaky, retries=2)
-    one: Any = owner()
+    _, one = make(shaky, None, retries=2)
     assert one.reset(start=3) == "ready 3"
     shaky.failures = 9
     with pytest.raises(ConnectionError, match="too many"):
         one.reset(start=3)
     assert shaky.failures == 6
-    owner.close()
 
 
-def test_a_throttled_reset_waits_without_a_retry(shaky: type[Shaky]) -> None:
+def test_a_throttled_reset_waits_without_a_retry(shaky: type[Shaky], make: Any) -> None:
     shaky.failures = 2
-    owner = environments(shaky)
-    one: Any = owner()
+    _, one = make(shaky, None)
     assert one.reset(start=3, error=lambda text: RetryAfter(0.01, text)) == "ready 3"
-    owner.close()
 
 
-def test_no_more_resets_than_the_limit_go_on_at_once(shaky: type[Shaky]) -> None:
-    owner = environments(shaky, limit=Limit(concurrency=2))
+def test_no_more_resets_than_the_limit_go_on_at_once(shaky: type[Shaky], make: Any) -> None:
+    owner, _ = make(shaky, None, limit=Limit(concurrency=2))
     pending = [owner.reset(owner(), {"start": number}) for number in range(6)]
     assert [each.result() for each in pending] == [f"ready {number}" for number in range(6)]
     assert shaky.most == 2
-    owner.close()
 
 
-def test_a_trainer_on_any_thread_gets_the_reset_that_was_started_ahead(shaky: type[Shaky]) -> None:
+def test_a_trainer_on_any_thread_gets_the_reset_that_was_started_ahead(shaky: type[Shaky], make: Any) -> None:
     """Ray Train's trainers don't run on the main thread."""
-    owner = environments(shaky)
-    one: Any = owner()
+    owner, one = make(shaky, None)
     ahead = owner.reset(one, {"start": 3})
     source: Any = SimpleNamespace(reset=lambda environment, kwargs: ahead)
     owner.reset_source = source
@@ -414,7 +368,6 @@ def test_a_trainer_on_any_thread_gets_the_reset_that_was_started_ahead(shaky: ty
             time.sleep(0.001)
         assert pool.submit(one.reset, start=3).result() == "ready 3"
     assert shaky.most == 1
-    owner.close()
 
 
 # --- finalizers
@@ -447,10 +400,9 @@ class Lights(LineGame):
 
 
 @pytest.mark.parametrize("kind", [Closing, Lights])
-def test_a_finalizer_that_calls_a_method_waits_for_nothing(kind: Any) -> None:
+def test_a_finalizer_that_calls_a_method_waits_for_nothing(kind: Any, make: Any) -> None:
     """Collection runs at every allocation: under our locks, on the loop and on the threads."""
-    owner = environments(kind)
-    held: Any = owner() if kind is Lights else None
+    owner, held = make(Lights, None) if kind is Lights else (environments(kind), None)
     kind.closed = 0
     before = gc.get_threshold()
     gc.set_threshold(1)

@@ -26,10 +26,10 @@ from guerdon import Dispatcher, GuerdonWarning, reward
 from guerdon.integrations import trl as ours
 from tests.integrations.trl.line_game import LineGame, away, call, make_player, played, replayed, rows
 from tests.integrations.trl.tiny_trainer import rewards_of, without_times
+from tests.integrations.trl.tool_calls.tool_functions import Shop, nothing
 
 pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
 ]
 
@@ -192,20 +192,22 @@ OPENREWARD = (
     last_reward,
     [call("answer", text="3"), call("answer", text="4")],
 )
+DATABASE = Shop, nothing, [call("sell", what="tea"), call("sell", what="jam")]
 
 
-@pytest.mark.parametrize("pipeline", ["off", "one_step"])
-@pytest.mark.parametrize(("factory", "function", "moves"), [HARBOR, OPENREWARD], ids=["harbor", "openreward"])
-def test_trls_own_environments_are_trained_as_in_trl(
-    factory: Any, function: Any, moves: list[str], pipeline: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("factory", "function", "moves"), [HARBOR, OPENREWARD, DATABASE], ids=["harbor", "openreward", "database"]
+)
+def test_environments_that_own_what_cannot_be_copied_are_trained_as_in_trl(
+    factory: Any, function: Any, moves: list[str], tmp_path: Path
 ) -> None:
     data = rows(8).add_column("task_dir", ["/nowhere"] * 8)
     options: dict[str, Any] = {"calls": moves, "data": data, "learning_rate": 0.0, "max_steps": 2}
     plain = played(trl.GRPOTrainer, [function], tmp_path / "plain", factory, **options)
-    more = {"environment_factory": factory, "pipeline": pipeline}
-    mine = make_player(ours.GRPOTrainer, [function], tmp_path / "ours", more=more, **options)
-    mine.train()
-    assert rewards_of(mine) == rewards_of(plain)
     theirs = [entry["reward"] for entry in plain.state.log_history if "reward" in entry]
-    assert [entry["reward"] for entry in mine.state.log_history if "reward" in entry] == theirs
     assert max(theirs) > 0
+    for pipeline in ("off", "one_step"):
+        kind = partial(ours.GRPOTrainer, pipeline=pipeline)
+        mine = played(kind, [function], tmp_path / pipeline, factory, **options)
+        assert rewards_of(mine) == rewards_of(plain)
+        assert [entry["reward"] for entry in mine.state.log_history if "reward" in entry] == theirs

@@ -33,8 +33,7 @@ from tests.integrations.trl.line_game import (
 from tests.integrations.trl.tiny_trainer import rewards_of, without_times
 
 pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
 ]
 

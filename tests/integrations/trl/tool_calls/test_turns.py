@@ -22,8 +22,7 @@ from tests.integrations.trl.line_game import call, make_player
 from tests.integrations.trl.tool_calls import tool_functions
 
 pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
 ]
 

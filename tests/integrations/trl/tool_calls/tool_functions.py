@@ -1,9 +1,10 @@
-"""Tools for the tests: what they do is little, and they can be imported by workers."""
+"""Tools and an environment for the tests: what they do is little, and workers can import them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -118,6 +119,26 @@ class Pad:
             line: What to write.
         """
         return self.write(line)
+
+
+class Shop:
+    """Its connection belongs to the thread that made it."""
+
+    def reset(self, **row: Any) -> None:
+        self.database = sqlite3.connect(":memory:")
+        self.database.execute("create table sold (what text)")
+
+    def sell(self, what: str) -> int:
+        """Sells.
+
+        Args:
+            what: What to sell.
+        """
+        self.database.execute("insert into sold values (?)", (what,))
+        return int(self.database.execute("select count(*) from sold").fetchone()[0])
+
+    def get_reward(self) -> float:
+        return float(self.sell("nothing"))
 
 
 def nothing(completions: list[Any], **columns: Any) -> list[float]:

@@ -22,8 +22,6 @@ from guerdon.integrations.trl.tool_calls.environments import REWARD, environment
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 from guerdon.integrations.trl.tool_calls.tools import Tool
 
-__all__ = ["EnvironmentRollouts"]
-
 _LOG: Final = logging.getLogger(__name__)
 
 

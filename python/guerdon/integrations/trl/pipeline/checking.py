@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from guerdon.errors import GuerdonWarning, RegistrationError
 from guerdon.integrations.trl.pipeline.options import PRESETS, Pipeline
@@ -47,13 +47,9 @@ def check_pipeline(
     if getattr(trainer.args, "eval_strategy", "no") != "no":
         sizes["num_generations_eval"] = getattr(trainer, "num_generations_eval", None) or trainer.num_generations
     check_group_sizes(dispatchers, sizes)
-    parts = (
-        ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False)),
-        ("mini_batch", pipeline.mini_batch, _mini_batch_problem, replace(pipeline, mini_batch=False)),
-        ("lookahead", pipeline.lookahead > 0, _lookahead_problem, replace(pipeline, lookahead=0)),
-    )
-    for part, wanted, problem, without in parts:
-        reason = (problems or {}).get(part) or problem(trainer, dispatchers) if wanted else None
+    for part, problem in _PROBLEMS.items():
+        without = replace(pipeline, **{part: getattr(PRESETS["off"], part)})
+        reason = (problems or {}).get(part) or problem(trainer) if without != pipeline else None
         if reason is not None:
             raise RegistrationError(
                 f"pipeline: {part} can't work with this trainer: {reason} Without {part}: pipeline={_as_written(without)}."
@@ -69,7 +65,7 @@ def _as_written(pipeline: Pipeline) -> str:
     return repr(names[0]) if names else repr(pipeline)
 
 
-def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+def _overlap_problem(trainer: Any) -> str | None:
     args = trainer.args
     if getattr(trainer, "rollout_func", None) is not None:
         return "rollout_func generates, and returns all completions at once."
@@ -85,7 +81,7 @@ def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str |
     return None
 
 
-def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+def _mini_batch_problem(trainer: Any) -> str | None:
     args, size = trainer.args, trainer.num_generations
     local = args.per_device_train_batch_size * args.steps_per_generation
     if getattr(trainer, "normalize_advantages", False):
@@ -110,12 +106,15 @@ def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> st
     return None
 
 
-def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+def _lookahead_problem(trainer: Any) -> str | None:
     if trainer.accelerator.dataloader_config.dispatch_batches:
         return "with dispatch_batches=True only the first rank reads the data, so the others can't read ahead."
     if trainer.args.auto_find_batch_size:
         return "auto_find_batch_size=True restarts the run with another batch size."
     return None
+
+
+_PROBLEMS: Final = {"overlap": _overlap_problem, "mini_batch": _mini_batch_problem, "lookahead": _lookahead_problem}
 
 
 def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:

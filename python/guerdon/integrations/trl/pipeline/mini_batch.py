@@ -12,6 +12,7 @@ from typing import Any
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, select_rows
+from guerdon.integrations.trl.pipeline.trainer_logs import log_generation
 from guerdon.integrations.trl.trainer_context import raise_together
 
 
@@ -42,7 +43,7 @@ class MiniBatches:
         size = len(generated.prompts) // self._count
         first = len(self._pieces) * size
         if not self._pieces:
-            trainer.log_generation(generated)
+            log_generation(trainer, generated)
         new = self._take_groups(first + size)
         if new:
             self._advantages[new] = trainer.replay(generated, new, record=False)

@@ -1,19 +1,257 @@
-"""TRL's trainers with rewards that don't hold them up: the same classes, and `pipeline=`."""
+"""TRL's trainers whose training and generation go on while rewards are computed, by `pipeline=`.
+
+TRL's function is called in two passes: the first generates, starts the rewards and sees zeros in
+their place; the replay gets the true rewards, generates nothing, and gives the advantages and the
+logs. Without a pipeline there is one pass, and training and logs are TRL's. Collectives run on the
+main thread, the same ones in the same order on every rank.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections import deque
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
+import torch
+import transformers
 import trl
 
-from guerdon.errors import RegistrationError
+from guerdon._batch.trainer.column import RewardColumn
+from guerdon._batch.trainer.context import TrainerMemory
+from guerdon._functions.callables import is_reward_model
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import GuerdonError, RegistrationError
+from guerdon.integrations.trl.patching import patched, replace_argument
+from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
+from guerdon.integrations.trl.pipeline.checking import check_pipeline
+from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
+from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
+from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
 from guerdon.integrations.trl.pipeline.options import Pipeline
-from guerdon.integrations.trl.pipeline.pipelined import PipelinedTrainer
-from guerdon.integrations.trl.pipeline.trl_families import GRPO, Family, family_of
+from guerdon.integrations.trl.pipeline.prefetcher import Prefetcher, batches_left
+from guerdon.integrations.trl.pipeline.split_vllm_client import SplitVLLMClient
+from guerdon.integrations.trl.pipeline.trainer_logs import empty_logs, log_generation, log_pipeline, recording
+from guerdon.integrations.trl.pipeline.trl_families import GRPO, Family, changed, family_of, override_problems
+from guerdon.integrations.trl.reward_funcs import dispatchers_of, resolve_reward_funcs
 from guerdon.integrations.trl.tool_calls.concurrent_calls import ConcurrentToolCalls
+from guerdon.integrations.trl.trainer_context import TRLTrainerContext
 
-__all__ = ["GRPOTrainer", "pipelined"]
+
+class PipelinedTrainer(BatchRewards):
+    """The mixin before a trainer of TRL."""
+
+    _buffered_inputs: Any  # TRL's: the pieces of the batch that is trained on
+
+    def __init__(self, *args: Any, pipeline: Pipeline | str = "off", **named: Any) -> None:
+        self.pipeline = Pipeline.of(pipeline)
+        self._generated_ahead: deque[GeneratedBatch] = deque()  # not trained on yet, oldest first
+        self._trained_batch: GeneratedBatch | None = None  # in training
+        self._prefetcher = Prefetcher()
+        self._num_generated = 0
+        self._rng_after_shuffle: torch.Tensor | None = None  # restored after TRL's shuffle
+        self._own_dispatcher: Dispatcher | None = None
+        weights: list[float] | None = None
+
+        def resolve(given: Any) -> list[Any]:
+            nonlocal weights
+            functions, weights, self._own_dispatcher = resolve_reward_funcs(given)
+            return functions
+
+        args, named = replace_argument(type(self), "reward_funcs", args, named, resolve)
+        super().__init__(*args, **named)
+        if any(not isinstance(one, RewardColumn) and not is_reward_model(one) for one in self.reward_funcs):
+            # Those that a class brings itself.
+            self.reward_funcs[:], _, self._own_dispatcher = resolve_reward_funcs(self.reward_funcs)
+        if self.args.reward_weights is None and weights is not None:
+            for index, weight in enumerate(weights):  # those behind are environments'
+                self.reward_weights[index] = weight
+        self.dispatchers: tuple[Dispatcher, ...] = dispatchers_of(self.reward_funcs)
+        if any(dispatcher.closed for dispatcher in self.dispatchers):
+            raise RegistrationError(
+                "a dispatcher in reward_funcs is closed: make a new one, or close it after the training."
+            )
+        problems = override_problems(type(self), PipelinedTrainer)
+        self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
+        if self.pipeline.overlap and self.use_vllm:
+            if self.accelerator.num_processes > 1:
+                self._feed = CompletionFeed(self.accelerator.process_index)
+            if self.accelerator.is_main_process:
+                self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client, self.args.seed)
+
+    # --- the loop
+
+    def _inner_training_loop(self, *args: Any, **named: Any) -> Any:
+        self._prefetcher = Prefetcher()
+        self._num_generated = 0
+        for dispatcher in self.dispatchers:  # before anything is generated
+            context = TRLTrainerContext(TrainerMemory(), self)
+            context.check_weights(dispatcher._reward_list)
+        try:
+            output = super()._inner_training_loop(*args, **named)
+            if isinstance(self._buffered_inputs, MiniBatches) and self._buffered_inputs.finish():
+                self.log({})
+            return output
+        finally:
+            self._cancel_ahead()
+
+    def _run_epoch(self, *args: Any, **named: Any) -> Any:
+        self._prefetcher.epoch = named["epoch"]
+        return super()._run_epoch(*args, **named)
+
+    def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
+        if not self.pipeline.lookahead:
+            return super().get_batch_samples(epoch_iterator, num_batches, device)
+        dataloader = self.callback_handler.train_dataloader
+        left = batches_left(self.state, self.args, dataloader)
+        batches, follows = self._prefetcher.next_batches(epoch_iterator, num_batches, left, dataloader)
+        if not follows:  # the loop left an epoch early: the rest of it is not trained on
+            self._cancel_ahead()
+        return super().get_batch_samples(iter(batches), len(batches), device)
+
+    def training_step(self, *args: Any, **named: Any) -> Any:
+        loss = super().training_step(*args, **named)
+        self._prefetcher.trained()
+        return loss
+
+    def _cancel_ahead(self) -> None:
+        """Cancels the batches that were not trained on: no batch of a run goes on after it."""
+        for generated in (*self._generated_ahead, *filter(None, (self._trained_batch, self._generating))):
+            generated.cancel()
+        self._generated_ahead.clear()
+        self._trained_batch = self._generating = None
+        if self.pipeline.defers:
+            self._buffered_inputs = None
+
+    # --- a batch
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        if not self.model.training or not self.pipeline.mini_batch:
+            prepared = super()._prepare_inputs(generation_batch)
+            if self._rng_after_shuffle is not None:
+                torch.set_rng_state(self._rng_after_shuffle)
+                self._rng_after_shuffle = None
+            return prepared
+        if self._step % self._cycle == 0 or self._buffered_inputs is None:
+            self._buffered_inputs = MiniBatches(self, self._next_batch(generation_batch))
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        if not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        if not self.pipeline.defers:
+            generated = self._trained_batch = self._new_batch(inputs)
+            self._generating = generated
+            try:
+                output = super()._generate_and_score_completions(inputs)
+            finally:
+                self._generating = None
+            log_pipeline(self, generated, self.scoring_of(generated), self._num_generated)
+            return output
+        generated = self._next_batch(inputs)
+        log_generation(self, generated)
+        self.complete(self.scoring_of(generated))
+        output = {**generated.output, "advantages": self.replay(generated, range(len(generated.prompts)), record=True)}
+        if generated.rng_state is not None:
+            self._rng_after_shuffle = torch.get_rng_state()
+            torch.set_rng_state(generated.rng_state)
+        return output
+
+    @property
+    def _cycle(self) -> int:
+        """Micro-steps on one generated batch."""
+        return int(self.args.steps_per_generation * self.num_iterations)
+
+    def _next_batch(self, batch: Any) -> GeneratedBatch:
+        """The batch generated from these rows; batches ahead of it are generated first."""
+        generated = self._generated_ahead.popleft() if self._generated_ahead else None
+        self._trained_batch = generated
+        if generated is not None and generated.source is not batch:
+            raise GuerdonError(
+                "the trainer asks for another batch than the one generated ahead: transformers "
+                f"{transformers.__version__} reads its training data in a way that lookahead does not support. "
+                "Use pipeline='mini_batch' or 'off'."
+            )
+        if generated is None:
+            generated = self._trained_batch = self._generate_batch(batch)
+        into = self._step % self._cycle  # not 0 where the loop left an epoch inside a batch
+        for ahead in range(len(self._generated_ahead) + 1, self.pipeline.lookahead + 1):
+            upcoming = self._prefetcher.peek(ahead * self._cycle - into)
+            if upcoming is None:
+                break
+            self._generated_ahead.append(self._generate_batch(upcoming))
+        generated.groups_in_flight = sum(
+            self.scoring_of(one).open_groups() for one in (generated, *self._generated_ahead)
+        )
+        return generated
+
+    def _environments_in_use(self) -> list[Any]:
+        batches = (*filter(None, [self._trained_batch]), *self._generated_ahead)
+        missing = (one for one in batches if one.scoring is not None and not one.scoring.completed)
+        return [environment for one in missing for environment in one.environments]
+
+    def _new_batch(self, batch: Any) -> GeneratedBatch:
+        generated = GeneratedBatch(batch, self.state.global_step, self._num_generated)
+        self._num_generated += 1
+        return generated
+
+    def _generate_batch(self, batch: Any) -> GeneratedBatch:
+        """Generates a batch and starts its rewards; its logs are kept apart."""
+        generated = self._generating = self._new_batch(batch)
+        generated.logs = empty_logs(self)
+        values = dict(generated.logs)
+        # Trained on later, the importance ratio needs the log-probabilities of the policy that
+        # generated. TRL computes them where it thinks that the batch outlives an optimizer step.
+        if self.pipeline.lookahead:
+            values["num_iterations"] = self.args.gradient_accumulation_steps + 1
+        tokens = self.state.num_input_tokens_seen
+        try:
+            with patched(self, values):
+                generated.output = super()._generate_and_score_completions(batch)
+        except BaseException:
+            generated.cancel()
+            raise
+        finally:
+            self._generating = None
+            generated.num_tokens = self.state.num_input_tokens_seen - tokens
+            self.state.num_input_tokens_seen = tokens
+        if self.pipeline.lookahead and self._family.ratio not in generated.output:
+            generated.cancel()
+            raise changed(
+                f"lookahead: TRL's trainer gave no {self._family.ratio!r} with a batch generated ahead, without which its "
+                "importance ratio would be 1",
+                "Use pipeline='mini_batch' or 'off'.",
+            )
+        mask = generated.output["completion_mask"]
+        generated.log_probabilities = [(each * mask).sum(1) for each in generated.log_probabilities]
+        generated.rng_state = torch.get_rng_state()
+        torch.randperm(len(batch))  # drawn as by TRL's shuffle, so that later draws are the same
+        return generated
+
+    def replay(self, generated: GeneratedBatch, rows: Any, *, record: bool) -> Any:
+        """Advantages of some rows of a batch, by TRL's own function, from complete rewards.
+
+        Args:
+            rows: Rows of this rank, whole groups; on every rank as many.
+            record: Whether the trainer logs what the function logs.
+
+        Returns:
+            A tensor with one advantage per row.
+        """
+        replay = self._replaying = Replay(generated, list(rows))
+        logs = recording(self, generated) if record else nullcontext()
+        neutral = {**self._family.neutral, **({} if record else empty_logs(self))}
+        try:
+            with patched(self, neutral), logs:
+                advantages = super()._generate_and_score_completions([{"prompt": ""}] * len(replay.rows))["advantages"]
+        finally:
+            self._replaying = None
+        if not (replay.generates and replay.rewards and len(advantages) == len(replay.rows)):
+            raise changed("TRL's trainer made the advantages of a batch without asking for its rewards")
+        if record:
+            log_pipeline(self, generated, self.scoring_of(generated), self._num_generated)
+        return advantages
 
 
 class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed

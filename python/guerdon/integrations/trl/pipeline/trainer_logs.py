@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,38 +19,26 @@ from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 PREFIX = "guerdon/pipeline/"
-
-
 TEXTS = ("prompt", "completion")
 
 
 def empty_logs(trainer: Any) -> dict[str, Any]:
-    """Returns the attributes in which TRL's trainer keeps its later logs, empty; as long as its
-    own."""
-    most = trainer._logs["prompt"].maxlen
+    """Returns the attributes in which TRL's trainer keeps its later logs, empty."""
 
-    def column() -> deque[Any]:
-        return deque(maxlen=most)
+    def emptied(value: Any) -> Any:
+        if isinstance(value, deque):
+            return deque(maxlen=value.maxlen)
+        if isinstance(value, defaultdict):
+            return defaultdict(value.default_factory)
+        return {name: emptied(part) for name, part in value.items()}
 
-    return {
-        "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)},
-        "_logs": {
-            "images": column(),
-            "prompt": column(),
-            "completion": column(),
-            "rewards": defaultdict(column),
-            "advantages": column(),
-            "extra": defaultdict(column),
-        },
-        "_pending_extra_logs": defaultdict(list),
-        "_pending_metrics": defaultdict(list),
-    }
+    names = ("_metrics", "_logs", "_pending_extra_logs", "_pending_metrics")
+    return {name: emptied(getattr(trainer, name)) for name in names}
 
 
-def pipeline_metrics(
-    generated: GeneratedBatch, scoring: BatchScoring, *, step: int, num_generated: int
-) -> dict[str, float]:
-    """Returns the metrics of the pipeline for a batch on this rank.
+def log_pipeline(trainer: Any, generated: GeneratedBatch, scoring: BatchScoring, num_generated: int) -> None:
+    """Adds how the pipeline did with a batch to the trainer's next log: the ranks' mean, of
+    `wait_s` the maximum.
 
     - ``wait_s``: seconds that the trainer waited for rewards.
     - ``reward_s``: seconds from the first sample's submission to the last outcome.
@@ -63,20 +51,16 @@ def pipeline_metrics(
     - ``staleness_batches``: batches generated since.
     """
     wait, reward, early = scoring.waited_s, scoring.reward_s, generated.early_scoring
-    return {
+    values = {
         "wait_s": wait,
         "reward_s": reward,
         "hidden_frac": 1.0 if reward <= 0 else max(0.0, 1.0 - wait / reward),
         "groups_in_flight": float(generated.groups_in_flight),
         "early_frac": 0.0 if early is None else early.count / max(1, len(generated.prompts)),
         "age_s": time.monotonic() - generated.generated_at,
-        "staleness_steps": float(step - generated.policy_step),
+        "staleness_steps": float(trainer.state.global_step - generated.policy_step),
         "staleness_batches": float(num_generated - 1 - generated.index),
     }
-
-
-def log_pipeline(trainer: Any, values: Mapping[str, float]) -> None:
-    """Adds metrics to the trainer's next log: the ranks' mean, of `wait_s` the maximum."""
     device = trainer.accelerator.device
     own = torch.tensor([list(values.values())], dtype=torch.float64 if device.type == "cpu" else torch.float32)
     ranks = trainer.accelerator.gather(own.to(device))
@@ -88,6 +72,7 @@ def log_pipeline(trainer: Any, values: Mapping[str, float]) -> None:
 
 def log_generation(trainer: Any, generated: GeneratedBatch) -> None:
     """Adds to a trainer's metrics what of a batch is known before its rewards."""
+    trainer.state.num_input_tokens_seen += generated.num_tokens
     theirs = trainer._metrics["train"]
     for name, values in generated.logs["_metrics"]["train"].items():
         if name == "num_tokens":

@@ -11,15 +11,12 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from guerdon.integrations.trl.init_arguments import replace_argument
-from guerdon.integrations.trl.patching import patched
+from guerdon.integrations.trl.patching import patched, replace_argument
 from guerdon.integrations.trl.tool_calls.environment_reward_columns import use_reward_columns
 from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, PendingCall
 from guerdon.integrations.trl.tool_calls.tools import Tool
 from guerdon.integrations.trl.tool_calls.turns import ToolTurns
-
-__all__ = ["ConcurrentToolCalls", "tool_metrics"]
 
 
 class ConcurrentToolCalls:

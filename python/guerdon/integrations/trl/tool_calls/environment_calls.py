@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -26,8 +27,6 @@ from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
 from guerdon.results.status import Status
-
-__all__ = ["EnvironmentCall", "EnvironmentThread"]
 
 _Job = tuple[Future[Any], Callable[[], Any]]
 # Seconds that an async call, which was cancelled, gets to end before the next one fails.
@@ -82,31 +81,22 @@ class EnvironmentThread:
         self._queue.put(None)
 
 
+@dataclass(eq=False, kw_only=True)
 class EnvironmentCall(LocalCall):
     """One call of a method of an environment.
 
-    Args:
+    Attributes:
+        thread: Where it runs.
         name: The class and the method, for messages.
         timeout: Seconds that it may run, for messages.
-        keep: Whether the engine may call it again when it fails.
     """
 
-    def __init__(
-        self,
-        thread: EnvironmentThread,
-        name: str,
-        timeout: float,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        keep: bool = False,
-    ) -> None:
-        super().__init__(function, args, kwargs, keep=keep)
-        self.name = name
-        self.timeout = timeout
-        self.asynchronous = is_async(function)
-        self._thread = thread
+    thread: EnvironmentThread
+    name: str
+    timeout: float
+
+    def __post_init__(self) -> None:
+        self.asynchronous = is_async(self.function)
 
     async def awaited(self) -> float:
         """Runs the call where it belongs. Only one that may be tried again raises."""
@@ -130,25 +120,25 @@ class EnvironmentCall(LocalCall):
     async def _run_it(self) -> None:
         self.given_up = False
         try:
-            await asyncio.wrap_future(self._thread.start(self))
+            await asyncio.wrap_future(self.thread.start(self))
         finally:
             self.given_up = True
-            if self in self._thread.running and not self.asynchronous:
+            if self in self.thread.running and not self.asynchronous:
                 self._warn_left_behind()
 
     @contextmanager
     def _run(self) -> Iterator[None]:
-        self._thread.running.append(self)
+        self.thread.running.append(self)
         try:
             with super()._run():
                 yield
         finally:
-            self._thread.running.remove(self)
+            self.thread.running.remove(self)
 
     async def _stuck_in_another(self) -> ToolError | None:
         """The error for an environment that is stuck. Cancelled async calls get a moment to end."""
         until = time.monotonic() + _END_S
-        while stuck := [one for one in self._thread.running if one.given_up]:
+        while stuck := [one for one in self.thread.running if one.given_up]:
             if time.monotonic() > until or not all(one.asynchronous for one in stuck):
                 return ToolError(
                     f"the environment is stuck in {stuck[0].name}, which timed out and can't be stopped: its state is unknown",

@@ -18,8 +18,6 @@ from guerdon.integrations.trl.tool_calls.environments import REWARD, Environment
 from guerdon.limits import Limit
 from guerdon.results.status import Status
 
-__all__ = ["use_reward_columns"]
-
 # Rewards of environments that may be computed at once in this process.
 _MAX_CONCURRENT = 128
 
@@ -33,40 +31,29 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
 
     Returns:
         The dispatcher; None if no environment has a reward of its own.
-    """
-    classes = {}
-    for index, function in enumerate(functions if factories else ()):
-        kind = _environment_class_of(function)
-        if kind is not None:
-            classes[index] = kind
-    if not classes:
-        return None
-    dispatcher = _reward_dispatcher(list(classes.values()), factories)
-    for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
-        functions[index] = column
-    return dispatcher
-
-
-def _reward_dispatcher(kinds: Sequence[type], factories: Sequence[Environments]) -> Dispatcher:
-    """A dispatcher with the ``get_reward`` of each of these classes of environments.
-
-    Args:
-        factories: Those of the environments; each environment has the timeout of its own.
 
     Raises:
         RegistrationError: Two classes have one name.
     """
-    names = [kind.__name__ for kind in kinds]
-    for name in names:
-        if names.count(name) > 1:
+    found = {index: _environment_class_of(function) for index, function in enumerate(functions)}
+    kinds = {index: kind for index, kind in found.items() if kind is not None}
+    if not factories or not kinds:
+        return None
+    longest = max(factory.timeout_of(REWARD) for factory in factories)
+    limit = Limit(concurrency=_MAX_CONCURRENT)
+    rewards: dict[str, Any] = {}
+    for kind in kinds.values():
+        name = kind.__name__
+        if name in rewards:
             raise RegistrationError(
                 f"two factories make environments of classes called {name}, whose rewards would be two columns of that "
                 "name: rename one."
             )
-    longest = max(factory.timeout_of(REWARD) for factory in factories)
-    limit = Limit(concurrency=_MAX_CONCURRENT)
-    functions = [reward(_GetReward(kind, longest), name=kind.__name__, timeout=longest, limit=limit) for kind in kinds]
-    return Dispatcher(functions, workers=1)
+        rewards[name] = reward(_GetReward(kind, longest), name=name, timeout=longest, limit=limit)
+    dispatcher = Dispatcher(rewards.values(), workers=1)
+    for index, column in zip(kinds, dispatcher.reward_funcs, strict=True):
+        functions[index] = column
+    return dispatcher
 
 
 class _GetReward:

@@ -18,7 +18,7 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, overload
+from typing import Any, Final, Protocol, TypedDict, Unpack, overload
 
 from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_async, name_of
@@ -30,8 +30,6 @@ from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter,
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 from guerdon.limits import Limit
 
-__all__ = ["Environments", "environments", "owner_of", "user_class_of"]
-
 Factory = Callable[[], object]
 
 _USER_CLASS = "__guerdon_plain__"
@@ -39,28 +37,19 @@ RESET: Final = "reset"
 REWARD: Final = "get_reward"
 
 
+class _OptionTypes(TypedDict, total=False):
+    timeout: float
+    reset_timeout: float
+    reward_timeout: float
+    limit: Limit | None
+    retries: int
+    ordered: bool
+
+
 @overload
-def environments(
-    factory: Mapping[str, Factory],
-    *,
-    timeout: float = 180.0,
-    reset_timeout: float = 600.0,
-    reward_timeout: float = 600.0,
-    limit: Limit | None = None,
-    retries: int = 0,
-    ordered: bool = False,
-) -> dict[str, Environments]: ...
+def environments(factory: Mapping[str, Factory], **options: Unpack[_OptionTypes]) -> dict[str, Environments]: ...
 @overload
-def environments(
-    factory: Factory,
-    *,
-    timeout: float = 180.0,
-    reset_timeout: float = 600.0,
-    reward_timeout: float = 600.0,
-    limit: Limit | None = None,
-    retries: int = 0,
-    ordered: bool = False,
-) -> Environments: ...
+def environments(factory: Factory, **options: Unpack[_OptionTypes]) -> Environments: ...
 def environments(
     factory: Factory | Mapping[str, Factory],
     *,
@@ -249,20 +238,18 @@ class Environments:
                     del _made[key]
         self._loop.close()
 
-    def start(
-        self, environment: object, method: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> PendingCall:
+    def start(self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a call of a method. It fails where the environment is stuck in another."""
         executor = {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
-        return executor.launch_call(method, self._call(environment, method, function, args, kwargs))
+        return executor.launch_call(method, self._call(environment, method, args, kwargs))
 
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a reset, past any `reset_source`."""
-        return self.start(environment, RESET, getattr(user_class_of(type(environment)), RESET), (), kwargs)
+        return self.start(environment, RESET, (), kwargs)
 
     async def reward(self, environment: object) -> Any:
         """Returns the value of ``get_reward``, for a caller with its own timeout."""
-        call = self._call(environment, REWARD, getattr(user_class_of(type(environment)), REWARD), (), {})
+        call = self._call(environment, REWARD, (), {})
         await call.awaited()
         value, error = call.take_result()
         if error is not None:
@@ -274,12 +261,18 @@ class Environments:
         return bool(_made[id(environment)].thread.running)
 
     def _call(
-        self, environment: object, method: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> EnvironmentCall:
-        bound = types.MethodType(function, environment)
-        name = f"{user_class_of(type(environment)).__qualname__}.{method}"
-        thread, again = _made[id(environment)].thread, method == RESET
-        return EnvironmentCall(thread, name, self.timeout_of(method), bound, args, kwargs, keep=again)
+        kind = user_class_of(type(environment))
+        return EnvironmentCall(
+            types.MethodType(getattr(kind, method), environment),
+            args,
+            kwargs,
+            keep=method == RESET,
+            thread=_made[id(environment)].thread,
+            name=f"{kind.__qualname__}.{method}",
+            timeout=self.timeout_of(method),
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions]]:
         return _environments, (self._factory, self._options)
@@ -315,7 +308,7 @@ def _proxy(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         owner = _made[id(environment)].owner
         if name == RESET and owner.reset_source is not None and not args:
             return owner.reset_source.reset(environment, kwargs)
-        return owner.start(environment, name, function, args, kwargs)
+        return owner.start(environment, name, args, kwargs)
 
     def waited_for(environment: object) -> bool:
         made = _made.get(id(environment))

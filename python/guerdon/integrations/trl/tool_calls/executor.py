@@ -26,16 +26,10 @@ from guerdon.functions import reward
 from guerdon.limits import Limit
 from guerdon.results.status import Status
 
-__all__ = ["CallCount", "CallCounter", "Executor", "LocalCall", "PendingCall", "WorkerFunctions", "in_tool_call"]
-
 Lane = Literal["process", "thread", "asyncio"]
 
 # Calls in flight at once in this process, where most wait for a socket or a clock.
 MAX_CONCURRENT = {"thread": 128, "asyncio": 1024}
-
-# Name and advice for the supervisor of the lane's threads, for a call that never returns: what its
-# call is, what to do.
-_LEFT_BEHIND = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
 
 _in_tool_call: ContextVar[bool] = ContextVar("guerdon_tool_call", default=False)
 
@@ -121,7 +115,8 @@ def _no_function() -> None:
 class _ThreadTarget:
     """Runs calls in threads."""
 
-    left_behind = _LEFT_BEHIND
+    # For the lane's warning of a call that never returns: what it is, and what to do.
+    left_behind = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
 
     def __call__(self, call: LocalCall) -> float:
         return call()
@@ -191,11 +186,9 @@ class PendingCall:
         self._name = name
         self._pending = pending
         self.call = call
-        self._outcome: tuple[Any, Exception | None] | None = None  # under the lock
-        self._lock = threading.Lock()
 
     def result(self) -> Any:
-        """Waits; returns or raises as the function did."""
+        """Waits; returns or raises as the function did. Asked for once."""
         self._pending.wait()
         return self._take_outcome()
 
@@ -215,10 +208,7 @@ class PendingCall:
             self.call.given_up = True
 
     def _take_outcome(self) -> Any:
-        with self._lock:
-            if self._outcome is None:
-                self._outcome = self._read_outcome()
-        value, error = self._outcome
+        value, error = self._read_outcome()
         if error is not None:
             raise error
         return value

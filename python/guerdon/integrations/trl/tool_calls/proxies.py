@@ -21,8 +21,6 @@ from typing import Any, Final, Protocol
 from guerdon._functions.callables import innermost
 from guerdon.integrations.trl.tool_calls.executor import PendingCall, in_tool_call
 
-__all__ = ["Launcher", "launcher_of", "make_proxy"]
-
 _FINALIZE: Final = weakref.finalize.__call__.__code__
 _LAUNCH = "__guerdon_launch__"
 

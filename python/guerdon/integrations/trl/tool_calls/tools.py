@@ -33,8 +33,6 @@ from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Tools", "tools"]
-
 LANES = ("process", "thread", "asyncio")
 # Tools mostly wait, for files, programs and sockets: more than one a core may run at once.
 _MIN_WORKERS = 8

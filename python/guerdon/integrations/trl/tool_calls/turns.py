@@ -21,8 +21,6 @@ from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.environments import owner_of
 from guerdon.integrations.trl.tool_calls.proxies import Launcher, launcher_of
 
-__all__ = ["ToolTurns"]
-
 ToolsByName = Mapping[str, Callable[..., Any]]
 # Seconds that the end of a batch waits for cancelled calls.
 _END_S = 5.0
