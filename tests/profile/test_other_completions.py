@@ -100,7 +100,8 @@ def test_rows_without_a_completion_are_left_out_and_counted() -> None:
     data.append({"prompt": "of its own"})
     found = profile([sound, sizes], data, checks=[])
     assert (found.rows, found.left_out, found.to_dict()["left_out"]) == (17, 3, 3)
-    assert [len(found.functions[name].seconds) for name in ("sound", "sizes")] == [14, 3]  # calls of samples, of groups
+    # calls of samples, and of groups
+    assert [len(found.functions[name].seconds) for name in ("sound", "sizes")] == [14, 3]
     measured = {name: each.measurement for name, each in found.functions.items()}
     assert [each and each.unmeasured for each in measured.values()] == [0, 2]
     with Subject(sizes, data) as subject:

@@ -49,7 +49,7 @@ def read_rows(
 
 
 def _recorded(rows: Iterable[dict[str, Any]]) -> list[list[int]]:
-    """Places of the rows of each prompt that has a completion; rows without a prompt stand alone."""
+    """Places of the rows of each prompt that has a completion; a row without a prompt is alone."""
     runs = groupby(enumerate(rows), key=lambda each: str(each[1].get("prompt", each[0])))
     groups = [[(place, row.get("completion") is not None) for place, row in run] for _, run in runs]
     return [[place for place, _ in group] for group in groups if any(there for _, there in group)]

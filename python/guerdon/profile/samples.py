@@ -23,7 +23,7 @@ _NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Case:
-    """One completion of a row, as text or conversation; `columns` stand in place of the row's."""
+    """One completion of a row, as text or conversation; `columns` replace those of the row."""
 
     row: int
     completion: Any
