@@ -275,7 +275,7 @@ class Subject:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def dispatcher_item(self, variant: Variant = "call", *, timeout: float | None = None) -> object:
+    def dispatcher_item(self, variant: Variant = "call") -> object:
         """The function as it is audited: in a worker process, without retries, gates and caches."""
         if self.spec.is_engine_made:
             policy = replace(self.spec.policy, on_failure="nan", max_failure_rate=1.0)
@@ -285,7 +285,7 @@ class Subject:
             given,
             lane=self.spec.lane if self.own_lane else "process",
             loop=None,
-            timeout=self.timeout if timeout is None else timeout,
+            timeout=self.timeout,
             total_timeout=None,
             retries=0,
             limit=None,
@@ -304,7 +304,7 @@ class Subject:
             options = replace(options, memory_limit=memory, max_output=output, env=env)
         if self.batch and variant == "rowwise":
             return RewardFunction(self.spec.target, options, "sample")
-        if self.batch and timeout is None:
+        if self.batch:
             options = replace(options, timeout=4 * self.timeout)
         return RewardFunction(self.spec.target, options, self.spec.shape)
 
