@@ -19,6 +19,8 @@ Row = Mapping[str, Any]
 _FLOOD: Final = re.compile(r"printed \d+ bytes, more than its max_output of ")
 # Of `guerdon._worker.resource_limits`, behind what was raised.
 _NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
+# Words of the engine's reasons for values that are not rewards.
+_NOT_FINITE: Final = ("nan is not a reward", "beyond float32")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Score:
     def lacks_memory(self) -> bool:
         """Returns whether it got no memory: a MemoryError, or what the engine says of its limit."""
         return exception_of(self.reason) == "MemoryError" or _NO_MEMORY.search(self.reason) is not None
+
+    @property
+    def is_not_finite(self) -> bool:
+        """Returns whether it returned a number that is not a reward."""
+        return self.status is Status.ERROR and any(words in self.reason for words in _NOT_FINITE)
 
     def same(self, other: Score) -> bool:
         """Equal to the bit, or both without a number for the same status."""
