@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from guerdon._functions.factory import Factory
-from guerdon._functions.options import Options
+from guerdon._functions.options import Lane, Options
 from guerdon._functions.spec import FunctionSpec
 from guerdon.functions import RewardFunction
 from guerdon.profile.measurement import Measurement
@@ -40,7 +40,7 @@ class Advice:
         decorator: The line to paste; None where it should stay as it is.
     """
 
-    lane: str
+    lane: Lane
     lane_reason: str
     timeout: float | None
     timeout_reason: str
@@ -59,7 +59,7 @@ def advise(spec: FunctionSpec, found: Measurement, p99: float | None, *, indepen
     return Advice(lane, why, timeout, room, _decorator(spec, lane, timeout, independent=independent))
 
 
-def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
+def _lane(spec: FunctionSpec, found: Measurement) -> tuple[Lane, str]:
     counts = found.counts()
     if not found.works:
         return spec.lane, "every call failed: mend that first"
