@@ -118,6 +118,15 @@ def test_texts_of_functions_are_escaped(guerdon: Command, tmp_path: Path, rows: 
     assert "<b>no</b>" not in text
 
 
+def test_rows_without_a_completion_are_left_out(guerdon: Command, tmp_path: Path, checks: Checks) -> None:
+    checks()
+    data = [{**row, "completion": row["answer"]} if n % 3 else row for n, row in enumerate(ROWS)]
+    rewards, file = write_rewards(tmp_path, SOUND), write_rows(tmp_path / "some.jsonl", data)
+    assert "4 rows have no completion, and were not run." in guerdon("profile", rewards, file).out
+    found = json.loads(guerdon("profile", rewards, file, "--rows", 3, "--json").out)
+    assert (found["rows"], found["recorded"], found["left_out"]) == (3, True, 4)
+
+
 def test_probes_of_ones_own(guerdon: Command, tmp_path: Path, rows: Path, checks: Checks) -> None:
     checks("probes")
     probe = {"id": "magic", "about": "a magic word", "template": "abracadabra", "do": "Drop the word."}

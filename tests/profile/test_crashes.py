@@ -10,7 +10,8 @@ import signal
 import pytest
 
 from guerdon import reward
-from guerdon.profile import measurement, profile
+from guerdon.profile import audit, measurement, profile
+from guerdon.profile.checks import values
 from guerdon.profile.checks.survival import CHECK
 from guerdon.profile.subject import Subject
 
@@ -79,6 +80,16 @@ def test_a_profile_reports_a_failure_once() -> None:
     rows = [{"prompt": "p", "completion": "a" if row == 2 else "b"} for row in range(8)]
     found = profile([reward(raises)], rows, checks=[CHECK]).functions["raises"]
     assert [each.check for each in found.findings if each.check in ("fails", "exception")] == ["exception"]
+
+
+def test_a_number_that_is_no_reward_is_reported_once() -> None:
+    def infinite(completion: str) -> float:
+        return float("inf") if completion == "0" else float(len(completion))
+
+    rows = [{"prompt": "p", "completion": str(n)} for n in range(8)]
+    found = [each.check for each in audit(reward(infinite), rows, checks=[values.CHECK, CHECK])]
+    assert "not_finite" in found
+    assert not {"exception", "crash", "hang"} & set(found)
 
 
 def test_a_profile_reports_a_crash_once() -> None:

@@ -7,12 +7,13 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from guerdon import Limit, StatefulReward, group_reward, reward
+from guerdon import Limit, StatefulReward, Status, group_reward, reward
 from guerdon._functions.build import spec_of
-from guerdon.profile import measurement
+from guerdon.profile import Case, Score, measurement
 from guerdon.profile.advice import advise
 from guerdon.profile.function_profile import times_of
 from guerdon.profile.measurement import Measurement
@@ -58,18 +59,21 @@ async def waits_and_blocks(completion: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("function", "found_out"), [(awaits, False), (remembers, False), (blocks, True), (waits_and_blocks, True)]
+    ("function", "lane"),
+    [(awaits, "asyncio"), (remembers, "asyncio"), (blocks, "process"), (waits_and_blocks, "thread")],
 )
-def test_a_coroutine_that_blocks_its_loop_is_found(function: object, found_out: bool) -> None:
-    one_of_three(lambda: _check_blocking(function, found_out))
+def test_a_coroutine_that_blocks_its_loop_is_found(function: object, lane: str) -> None:
+    one_of_three(lambda: _check_blocking(function, lane))
 
 
-def _check_blocking(function: object, found_out: bool) -> None:
+def _check_blocking(function: object, lane: str) -> None:
     spec = reward(function).spec  # type: ignore[call-overload]
     found = measured(reward(function), ROWS)  # type: ignore[call-overload]
     said = [each.message for each in measurement_findings(spec, found) if each.check == "blocking"]
+    found_out = lane != "asyncio"
     assert ["4 calls at once took as long as one after another" in message for message in said] == [True] * found_out
-    assert advise(spec, found, 0.01).lane == ("process" if found_out else "asyncio")
+    assert [f'lane="{lane}"' in message for message in said] == [True] * found_out
+    assert advise(spec, found, 0.01).lane == lane
 
 
 def test_a_coroutine_whose_calls_wait_for_each_other_does_not_block_its_loop() -> None:
@@ -171,6 +175,16 @@ def test_after_some_hangs_the_rest_is_left_out() -> None:
     assert found.seconds == []
     assert found.counts()["timeout"] >= 3
     assert found.unmeasured > 100
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.TIMEOUT, Status.CRASHED])
+@pytest.mark.parametrize("function", [awaits, sleeps])
+def test_advice_waits_for_a_function_that_works(function: Any, status: Status) -> None:
+    spec = spec_of(reward(function))
+    found = Measurement("sample", failures=[(Case(0, "x"), Score(None, status, "no"))] * 3, cpu_s=0.9)
+    advice = advise(spec, found, None)
+    assert (advice.lane, advice.timeout, advice.decorator) == (spec.lane, None, None)
+    assert "every call failed" in advice.lane_reason
 
 
 def test_the_line_to_paste_keeps_other_options() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import DataError, reward
-from guerdon.profile import audit, measurement, profile
+from guerdon import DataError, group_reward, reward
+from guerdon.profile import Subject, audit, measurement, profile
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import Check
 
@@ -86,3 +86,23 @@ def test_a_profile_leaves_no_check_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_function_of_texts_says_what_it_needs() -> None:
     with pytest.raises(DataError, match="an int; `text` needs a str or a list of messages"):
         audit(of_texts, rows(NUMBERS), checks=inspecting())
+
+
+@group_reward
+def sizes(completions: list[str]) -> list[float]:
+    return [float(len(completions))] * len(completions)
+
+
+def test_rows_without_a_completion_are_left_out_and_counted() -> None:
+    data: list[dict[str, Any]] = [{"prompt": f"p{n // 4}", "completion": f"{n}"} for n in range(16)]
+    data[5]["completion"] = None
+    del data[6]["completion"]
+    data.append({"prompt": "of its own"})
+    found = profile([sound, sizes], data, checks=[])
+    assert (found.rows, found.left_out, found.to_dict()["left_out"]) == (17, 3, 3)
+    # calls of samples, and of groups
+    assert [len(found.functions[name].seconds) for name in ("sound", "sizes")] == [14, 3]
+    measured = {name: each.measurement for name, each in found.functions.items()}
+    assert [each and each.unmeasured for each in measured.values()] == [0, 2]
+    with Subject(sizes, data) as subject:
+        assert [score.value for score in subject.score(subject.samples(), group=subject.group_size)] == [4.0] * 12

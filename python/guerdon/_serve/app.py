@@ -1,7 +1,8 @@
-"""The ASGI application: which path is answered by what."""
+"""The ASGI application: which path is answered by what; health, readiness and metrics."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -13,9 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from guerdon._serve import health
-from guerdon._serve.auth import TokenAuth
-from guerdon._serve.counters import OTHER, Counters
+from guerdon._serve.auth import HAS_TOKEN, TokenAuth
+from guerdon._serve.counters import CONTENT_TYPE, OTHER, Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.endpoint import ProtocolEndpoint
 from guerdon._serve.permits import Permits
@@ -29,6 +29,8 @@ from guerdon._serve.settings import ServerSettings
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
 
+Page = Callable[[Request], Awaitable[Response]]
+
 PROTOCOLS: Final = (SCORE, OPENRLHF, SLIME, NEMO_GYM)
 
 
@@ -37,9 +39,9 @@ def make_app(
 ) -> ASGIApp:
     """The application in front of a dispatcher."""
     routes = [
-        Route("/health", health.health),
-        Route("/ready", health.ready(dispatcher, drain)),
-        Route("/metrics", health.metrics(dispatcher, counters)),
+        Route("/health", _health),
+        Route("/ready", _ready(dispatcher, drain)),
+        Route("/metrics", _metrics(dispatcher, counters)),
         # Route for NeMo-Gym's agents before a rollout: there is nothing to prepare.
         Route("/seed_session", _nothing, methods=["POST"]),
     ]
@@ -49,6 +51,37 @@ def make_app(
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused(counters)})
     app.router.redirect_slashes = False
     return TokenAuth(app, settings.tokens, partial(counters.count, OTHER))
+
+
+async def _health(request: Request) -> Response:
+    """``/health``: 200 as long as the server answers at all."""
+    return json_response({"status": "alive"})
+
+
+def _ready(dispatcher: Dispatcher, drain: Drain) -> Page:
+    """``/ready``: 200 once the functions can run and until the server is to end, 503 else; it names
+    the functions to those with a token."""
+
+    async def page(request: Request) -> Response:
+        if drain.draining:
+            return json_response({"status": "draining"}, 503)
+        if drain.starting or dispatcher._engine.started is None:
+            return json_response({"status": "starting"}, 503)
+        functions = {"functions": list(dispatcher.names)} if request.scope[HAS_TOKEN] else {}
+        return json_response({"status": "ready", **functions})
+
+    return page
+
+
+def _metrics(dispatcher: Dispatcher, counters: Counters) -> Page:
+    """``/metrics``: the engine's and the server's, for Prometheus."""
+
+    async def page(request: Request) -> Response:
+        engine = dispatcher._engine.started
+        text = "" if engine is None else await asyncio.to_thread(engine.metrics_text, False)
+        return Response(text + counters.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    return page
 
 
 async def _nothing(request: Request) -> Response:

@@ -3,30 +3,69 @@ for clients that can't send a header.
 
 - The token is taken out of the path before anything else sees it, so that nothing can log it.
 - Liveness and readiness need none; everything else does, where there is one at all.
+- Tokens are in a file or the environment, never on the command line, which every process of the
+  machine can read.
 - Without any, only what is asked of a name of this machine is answered, and nothing that another
   site's page sends: a browser on this machine would pass on what any page says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hmac
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from guerdon._serve.address import is_loopback_name
-from guerdon._serve.errors import RequestError
+from guerdon._serve.errors import RequestError, ServerOptionError
 from guerdon._serve.responses import answer_early
-from guerdon._serve.tokens import is_known
+
+VARIABLE: Final = "GUERDON_SERVE_TOKEN"
 
 OPEN_PATHS: Final = frozenset(("/health", "/ready"))
 
 HAS_TOKEN: Final = "guerdon.has_token"
 """Returns for a scope: whether its request brings a token, or none is asked for."""
 
+# Characters that can be in a path and in a header unchanged.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+=-]{16,512}")
+_LONGEST_FILE: Final = 64 << 10
 _PREFIX: Final = "/t/"
 _SCHEME: Final = b"bearer "
+
+
+def read_tokens(path: str | None, environ: Mapping[str, str] = os.environ) -> tuple[bytes, ...]:
+    """The tokens of the file, one a line, else the one of the environment; none without either.
+
+    Raises:
+        ServerOptionError: The file can't be read or has none, or one of them is no token.
+    """
+    if path is not None:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read(_LONGEST_FILE + 1)
+        except OSError as error:
+            raise ServerOptionError(f"--token-file {path!r} can't be read: {error.strerror}.") from None
+        where = f"--token-file {path!r}"
+        if len(text) > _LONGEST_FILE:
+            raise ServerOptionError(f"{where} is longer than {_LONGEST_FILE >> 10} KB: write one token a line into it.")
+        lines = text.split()
+        if not lines:
+            raise ServerOptionError(f"{where} is empty: write one token a line into it.")
+    else:
+        lines = [environ[VARIABLE].strip()] if environ.get(VARIABLE, "").strip() else []
+        where = VARIABLE
+    for place, line in enumerate(lines, 1):
+        if not _TOKEN.fullmatch(line):
+            raise ServerOptionError(
+                f"{where}: token {place} can't be used: expected 16 to 512 letters, digits and ._~+=-, as "
+                "`openssl rand -hex 32` makes them."
+            )
+    return tuple(line.encode() for line in lines)
 
 
 class TokenAuth:
@@ -53,7 +92,7 @@ class TokenAuth:
                 await answer_early(error, scope, receive, send)
                 return
             given = _take_from_path(scope) or _from_header(scope)
-            scope[HAS_TOKEN] = not self._tokens or is_known(given, self._tokens)
+            scope[HAS_TOKEN] = not self._tokens or _is_known(given, self._tokens)
             if not scope[HAS_TOKEN] and scope["path"] not in OPEN_PATHS:
                 self._refused("401")
                 error = RequestError(
@@ -90,3 +129,11 @@ def _from_header(scope: Scope) -> bytes:
         if name == b"authorization" and value[: len(_SCHEME)].lower() == _SCHEME:
             return bytes(value[len(_SCHEME) :].strip())
     return b""
+
+
+def _is_known(given: bytes, tokens: Sequence[bytes]) -> bool:
+    """Returns whether it is one of them, in a time that tells nothing about them."""
+    found = False
+    for token in tokens:  # all of them, whichever fits
+        found |= hmac.compare_digest(given, token)
+    return found

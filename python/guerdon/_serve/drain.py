@@ -8,9 +8,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
-from guerdon._serve.errors import RequestError
+from guerdon._serve.errors import ClientGoneError, RequestError
+
+T = TypeVar("T")
 
 
 class Drain:
@@ -44,6 +47,28 @@ class Drain:
         work.add_done_callback(self._work.discard)
         if self.expired:
             work.cancel()
+
+    async def run(self, work: Coroutine[Any, Any, T], gone: Awaitable[object] | None = None) -> T:
+        """The result of `work`, which is cancelled with its caller; `gone` ends with the client.
+
+        Raises:
+            ClientGoneError: `gone` has ended first.
+            RequestError: The server ends first (503).
+        """
+        task = asyncio.ensure_future(work)
+        both = [task] if gone is None else [task, asyncio.ensure_future(gone)]
+        self.add(task)
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if task.done() and not task.cancelled():
+                return task.result()
+            if self.expired:
+                raise stopping()
+            raise ClientGoneError
+        finally:
+            for each in both:
+                each.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
 
     def check(self) -> None:
         """Raises `RequestError` (503) before requests are taken, and once they are not any more."""

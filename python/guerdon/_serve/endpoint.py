@@ -11,12 +11,10 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from guerdon._serve.body import read_body
-from guerdon._serve.cancellation import run_while_wanted
 from guerdon._serve.counters import Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ClientGoneError, RequestError
-from guerdon._serve.json_body import bytes_of_values, read_json
+from guerdon._serve.json_body import bytes_of_values, read_body, read_json
 from guerdon._serve.offload import is_big, run
 from guerdon._serve.permits import Permits
 from guerdon._serve.protocols.protocol import ClientProtocol
@@ -115,7 +113,7 @@ class ProtocolEndpoint:
             )
         with self.permits.take_samples(len(request)):
             work = score(self.dispatcher, request, big=is_big(size))
-            outcomes = await run_while_wanted(work, receive, self.drain)
+            outcomes = await self.drain.run(work, _gone(receive))
         return await run(size, self._write, fields, request, outcomes)
 
     def _read(self, body: bytearray, query: QueryParams) -> tuple[dict[str, Any], Request]:
@@ -130,3 +128,9 @@ class ProtocolEndpoint:
 
     def _write(self, fields: dict[str, Any], request: Request, outcomes: list[Outcome]) -> Response:
         return json_response(self.protocol.write(fields, request, outcomes))
+
+
+async def _gone(receive: Receive) -> None:
+    """Waits until the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,5 +1,9 @@
-"""Reads a request's JSON, strictly: what Python's reader makes of odd JSON is never scored.
+"""Reads a request's body, within bounds, and its JSON, strictly: what Python's reader makes of odd
+JSON is never scored.
 
+- A body that is too long is refused before it is read, or as soon as its length is known. One for
+  which other requests leave no room is refused when the room ends.
+- A body that is not complete by the end of the server's drain is refused.
 - NaN and infinities, numbers beyond a float, and names that are there twice are refused.
 - Half surrogate pairs are text that models write: they go on as they are.
 """
@@ -8,14 +12,63 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
-from guerdon._serve.errors import RequestError
+from starlette.types import Receive
+
+from guerdon._serve.drain import Drain
+from guerdon._serve.errors import ClientGoneError, RequestError
 
 MOST_VALUES: Final = 4 << 20
 """Bounds of one body: what they take as objects of Python is bounded, and so is the time to make
 them."""
 _BYTES_A_VALUE: Final = 64
+
+
+async def read_body(
+    receive: Receive,
+    headers: Iterable[tuple[bytes, bytes]],
+    take: Callable[[int], None],
+    drain: Drain,
+    *,
+    most: int,
+) -> bytearray:
+    """The whole body; `take` is asked for permits of its bytes.
+
+    Raises:
+        RequestError: It is too long, or too much at present; or the server ends first.
+        ClientGoneError: The connection was closed before its end.
+    """
+    if _content_length(headers) > most:
+        raise _too_long(most)
+    return await drain.run(_read(receive, take, most))
+
+
+async def _read(receive: Receive, take: Callable[[int], None], most: int) -> bytearray:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        piece = message.get("body", b"")
+        take(len(piece))
+        body += piece
+        if len(body) > most:
+            raise _too_long(most)
+        if not message.get("more_body", False):
+            return body
+
+
+def _too_long(most: int) -> RequestError:
+    return RequestError(413, f"the body is longer than {most >> 20} MB: send fewer samples a request.")
+
+
+def _content_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value) if value.isdigit() and len(value) < 20 else 0
+    return 0
 
 
 class _Refused(ValueError):

@@ -51,14 +51,21 @@ class FieldMapping:
 
     Attributes:
         rows: The number of rows.
+        recorded: The number of rows with a completion.
         completion: None if there are none.
         prompt: The field of the prompts; None if there are none.
     """
 
     rows: int
+    recorded: int
     completion: str | None
     prompt: str | None
     columns: dict[str, str]
+
+    @property
+    def left_out(self) -> int:
+        """Returns the number of rows without a completion, where others have one."""
+        return self.rows - self.recorded if self.recorded else 0
 
     def row(self, row: InputRow) -> dict[str, Any]:
         """The values that a row has, by column."""
@@ -96,8 +103,8 @@ def map_fields(
     """Read and check all rows, and decide which field each column is.
 
     Args:
-        rollouts: Each row must have a completion. Else all have one or none has, and columns that
-            no function takes are kept: right answers may be in them.
+        rollouts: Each row must have a completion. Else some may lack it, and columns that no
+            function takes are kept: right answers may be in them.
 
     Raises:
         UsageError: A row or a field can't be used; the message names both.
@@ -106,11 +113,6 @@ def map_fields(
     if not layouts.rows:
         raise UsageError(f"{source.name} has no rows.")
     recorded = layouts.completions > 0
-    if recorded and layouts.completions < layouts.rows:
-        raise UsageError(
-            f"{layouts.completions} of {layouts.rows} rows of {source.name} have the field {fields.completion!r}, the others "
-            "have not: give all rows a completion, or none. --completion-field FIELD names it."
-        )
     if not recorded and fields.completion != "completion":
         raise UsageError(f"no row of {source.name} has the field {fields.completion!r} (--completion-field).")
     wants = [(spec.name, each) for spec in specs for each in (spec.wants, spec.finish) if each is not None]
@@ -128,7 +130,8 @@ def map_fields(
             raise UsageError(f"--map {column}={name}: no reward function takes a column {column!r}.")
     if not rollouts:
         wanted = {name: field for name, field in columns.items() if name not in _MADE} | wanted
-    return FieldMapping(layouts.rows, fields.completion if recorded else None, prompt if prompts else None, wanted)
+    completion = fields.completion if recorded else None
+    return FieldMapping(layouts.rows, layouts.completions, completion, prompt if prompts else None, wanted)
 
 
 class _RowLayouts:

@@ -90,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: The rewards, the data or an option can't be used.
     """
+    from guerdon._system.safe_text import printable
     from guerdon._system.units import as_bytes
     from guerdon.cli.captured_stderr import captured_stderr
     from guerdon.cli.field_mapping import FieldOptions
@@ -117,7 +118,10 @@ def run(options: argparse.Namespace) -> int:
         source = open_input(options.data)
         stack.callback(source.close)
         fields = FieldOptions(options.completion_field, options.prompt_field, dict(options.map))
-        rows = read_rows(source, dispatcher._specs, fields, options.rows, options.num_generations)
+        rows, mapping = read_rows(source, dispatcher._specs, fields, options.rows, options.num_generations)
+        if mapping.left_out:
+            message = f"{mapping.left_out} of {mapping.rows} rows of {source.name} have no completion: they are not run"
+            print(f"guerdon: {printable(message)}", file=sys.stderr)
         drawn = sys.stderr.isatty() and not options.quiet
         progress = ProfileProgress(stack.enter_context(captured_stderr()), shown=drawn)
         stack.enter_context(progress.warnings())
@@ -142,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError(str(error)) from error
         finally:
             progress.clear()
+    found.left_out = mapping.left_out
     return _finish(found, options, show)
 
 

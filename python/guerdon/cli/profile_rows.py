@@ -1,16 +1,18 @@
 """DATA of ``guerdon profile``: rows with the functions' columns, with or without completions.
 
-A long file gives as many rows as wished, in whole groups from all of it.
+A long file gives as many rows as wished, in whole groups from all of it; where some rows have
+completions, of prompts that have one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon.cli.field_mapping import FieldOptions, find, map_fields
+from guerdon.cli.field_mapping import FieldMapping, FieldOptions, find, map_fields
+from guerdon.profile.calibration import spread
 from guerdon.profile.exit_codes import UsageError
 from guerdon.profile.input_rows import InputFile
 
@@ -21,8 +23,9 @@ _LOOKED_AT: Final = 512
 
 def read_rows(
     source: InputFile, specs: Sequence[FunctionSpec], fields: FieldOptions, most: int, generations: int | None
-) -> list[dict[str, Any]]:
-    """Rows with ``prompt``, the functions' columns and, where the file has them, ``completion``.
+) -> tuple[list[dict[str, Any]], FieldMapping]:
+    """Rows with ``prompt``, the functions' columns and, where the file has them, ``completion``;
+    and the mapping of the file's fields.
 
     Args:
         most: How many rows, about.
@@ -35,9 +38,21 @@ def read_rows(
     if generations is not None and mapping.rows % generations:
         raise UsageError(f"{source.name} has {mapping.rows} rows, not a multiple of {generations} (--num-generations).")
     prompt = fields.prompt or "prompt"
-    size = generations or _group([str(find(row.fields, prompt)) for row in islice(source.rows(), _LOOKED_AT)])
-    chosen = _chosen(mapping.rows, size, most)
-    return [mapping.row(found) for place, found in enumerate(source.rows()) if place in chosen]
+    if mapping.left_out:
+        groups = _recorded(map(mapping.row, source.rows()))
+        count = sum(map(len, groups))
+        chosen = {place for group in spread(groups, max(1, most * len(groups) // count)) for place in group}
+    else:
+        size = generations or _group([str(find(row.fields, prompt)) for row in islice(source.rows(), _LOOKED_AT)])
+        chosen = _chosen(mapping.rows, size, most)
+    return [mapping.row(found) for place, found in enumerate(source.rows()) if place in chosen], mapping
+
+
+def _recorded(rows: Iterable[dict[str, Any]]) -> list[list[int]]:
+    """Places of the rows of each prompt that has a completion; a row without a prompt is alone."""
+    runs = groupby(enumerate(rows), key=lambda each: str(each[1].get("prompt", each[0])))
+    groups = [[(place, row.get("completion") is not None) for place, row in run] for _, run in runs]
+    return [[place for place, _ in group] for group in groups if any(there for _, there in group)]
 
 
 def _group(prompts: Sequence[str]) -> int:
@@ -49,8 +64,6 @@ def _group(prompts: Sequence[str]) -> int:
 
 def _chosen(count: int, size: int, most: int) -> set[int]:
     """Places of rows: whole groups, spread evenly over the file."""
-    groups, wished = max(1, count // size), max(1, most // size)
-    if groups <= wished:
-        return set(range(count))
-    starts = (size * (place * groups // wished) for place in range(wished))
-    return {start + offset for start in starts for offset in range(size)}
+    starts = [start * size for start in spread(range(count // size), max(1, most // size))]
+    whole = len(starts) >= count // size
+    return set(range(count)) if whole else {start + offset for start in starts for offset in range(size)}

@@ -250,6 +250,8 @@ def _cut_short(found: Profile) -> list[str]:
     lines = []
     if found.cut_short:
         lines.append(f"Cut short by {'Ctrl-C' if found.cut_short == 'interrupted' else found.cut_short}.")
+    if found.left_out:
+        lines.append(f"{found.left_out} rows have no completion, and were not run.")
     for name, function in found.functions.items():
         rows = 0 if function.measurement is None else function.measurement.unmeasured
         left = [f"{rows} rows not run"] if rows else []

@@ -81,8 +81,8 @@ def run(options: argparse.Namespace) -> int:
             raise
         raise UsageError(f"guerdon serve needs {error.name}: {pip_install('serve')}.") from None
     from guerdon._serve.address import listen, url
+    from guerdon._serve.auth import read_tokens
     from guerdon._serve.settings import ServerSettings
-    from guerdon._serve.tokens import read_tokens
     from guerdon.profile.load_rewards import load
 
     given = {

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from guerdon.profile.finding import Check, Example, Finding, Severity
     from guerdon.profile.function_profile import Profile
     from guerdon.profile.profiling import profile
-    from guerdon.profile.subject import Case, Row, Score, Subject
+    from guerdon.profile.samples import Case, Row, Score
+    from guerdon.profile.subject import Subject
 
 __all__ = [
     "Case",
@@ -36,9 +37,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    **dict.fromkeys(("Case", "Row", "Score", "Subject"), "subject"),
+    **dict.fromkeys(("Case", "Row", "Score"), "samples"),
     **dict.fromkeys(("Check", "Example", "Finding", "Severity"), "finding"),
     "Profile": "function_profile",
+    "Subject": "subject",
     "audit": "checks",
     "profile": "profiling",
 }

@@ -1,6 +1,7 @@
 """Advice on a function's lane and timeout, with reasons; the line to paste.
 
 - A function that hung, crashed or took too much memory belongs into a worker, which can be killed.
+- A function whose every call failed gets none before it works.
 - A timeout leaves room above the slowest call that ended, and is a round number, or the function's
   own where that is shorter and leaves room too.
 """
@@ -12,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from guerdon._functions.factory import Factory
-from guerdon._functions.options import Options
+from guerdon._functions.options import Lane, Options
 from guerdon._functions.spec import FunctionSpec
 from guerdon.functions import RewardFunction
 from guerdon.profile.measurement import Measurement
@@ -39,7 +40,7 @@ class Advice:
         decorator: The line to paste; None where it should stay as it is.
     """
 
-    lane: str
+    lane: Lane
     lane_reason: str
     timeout: float | None
     timeout_reason: str
@@ -58,8 +59,10 @@ def advise(spec: FunctionSpec, found: Measurement, p99: float | None, *, indepen
     return Advice(lane, why, timeout, room, _decorator(spec, lane, timeout, independent=independent))
 
 
-def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
+def _lane(spec: FunctionSpec, found: Measurement) -> tuple[Lane, str]:
     counts = found.counts()
+    if not found.works:
+        return spec.lane, "every call failed: mend that first"
     if spec.lane == "code":
         return "code", "programs run in processes of their own, behind fences"
     if spec.is_engine_made:
@@ -82,6 +85,8 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     if spec.is_async:
         if cpu >= _COMPUTES and slow:
             return "process", f"it computes for {share} of its time, in which its event loop serves no other call"
+        if found.blocks and cpu < _WAITS:
+            return "thread", "it waits without await, which blocks its event loop: await, or make it a plain def there"
         if found.blocks:
             return "process", "it blocks its event loop: calls at once take as long there as one after another"
         return "asyncio", f"it is async and computes for {share} of its time only: one loop serves hundreds of calls"
@@ -100,7 +105,7 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
 
 def _timeout(spec: FunctionSpec, found: Measurement, p99: float | None) -> tuple[float | None, str]:
     if p99 is None:
-        return None, "no call ended"
+        return None, "no call succeeded"
     longer = [seconds for _, seconds in found.long if seconds is not None]
     slowest = max([*found.seconds, *longer])
     if spec.lane == "code" and spec.factory is not None:

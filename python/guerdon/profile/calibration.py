@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeVar
 
 from guerdon._functions.callables import code_mentions
 from guerdon.errors import DataError
@@ -48,6 +48,8 @@ MOST_FORMS_EACH: Final = 8
 """Rows whose reference does not score in the best form for which the others are tried."""
 
 HALFWAY: Final = 0.5
+
+Item = TypeVar("Item")
 
 _OWN: Final = "reference="
 _CLOSERS: Final = ("</answer>", "}$", "}", "```", '"}')
@@ -359,7 +361,7 @@ def material(subject: Subject, most: int = MOST_ROWS, *, calibration: Calibratio
     return samples
 
 
-def spread(rows: Sequence[int], most: int) -> list[int]:
+def spread(rows: Sequence[Item], most: int) -> list[Item]:
     """At most so many of them, from the whole length."""
     if len(rows) <= most:
         return list(rows)

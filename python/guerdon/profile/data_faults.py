@@ -13,7 +13,7 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 from guerdon.profile.finding import Example, Finding, excerpt, first_line
 from guerdon.profile.measurement import Measurement
-from guerdon.profile.subject import exception_of
+from guerdon.profile.samples import exception_of
 from guerdon.results.status import Status
 
 __all__ = ["data_faults", "refuse_missing_packages"]

@@ -171,6 +171,7 @@ class Profile:
     Attributes:
         rows: Rows that they were run on.
         recorded: Whether the data has completions; else references stand in for them.
+        left_out: Rows that were not run, as they lack a completion and others have one.
         functions: By name.
         step: None where no function has times.
         seconds: How long the profile took.
@@ -179,6 +180,7 @@ class Profile:
 
     rows: int
     recorded: bool
+    left_out: int = 0
     functions: dict[str, FunctionProfile] = field(default_factory=dict)
     step: Step | None = None
     seconds: float = 0.0
@@ -210,6 +212,7 @@ class Profile:
             "guerdon": __version__,
             "rows": self.rows,
             "recorded": self.recorded,
+            "left_out": self.left_out,
             "seconds": self.seconds,
             "cut_short": self.cut_short,
             "clean": self.clean,

@@ -53,6 +53,7 @@ class Measurement:
         calls: What one call scores: ``"sample"``, ``"group"`` or ``"batch"``.
         rows_of_call: Rows of a measured call of a batch function.
         seconds: Run time of each row that was scored (of a group or batch function, of its call).
+        answered: Rows that it scored or abstained on.
         unmeasured: Rows that were not run, because time was up or too many hung.
         failures: Samples on which the function failed.
         cpu_s: CPU seconds a second of run time, processes that it started included; None if
@@ -71,6 +72,7 @@ class Measurement:
     calls: str
     rows_of_call: int = 1
     seconds: list[float] = field(default_factory=list)
+    answered: int = 0
     unmeasured: int = 0
     failures: list[tuple[Case, Score]] = field(default_factory=list)
     cpu_s: float | None = None
@@ -84,6 +86,11 @@ class Measurement:
     timeout: float = 0.0
     grace: float = 0.0
     blocks: bool = False
+
+    @property
+    def works(self) -> bool:
+        """Returns whether some call succeeded, or none was made."""
+        return bool(self.seconds or self.answered or not self.failures)
 
     @property
     def waiting_share(self) -> float | None:
@@ -218,6 +225,7 @@ def _add(found: Measurement, subject: Subject, cases: Sequence[Case], scores: Se
     # A batch that failed was scored row by row, which says nothing of its time.
     failed = subject.batch and any(score.status.failed for score in scores)
     found.rows_of_call = len(cases) if subject.batch else 1
+    found.answered += sum(score.status in (Status.OK, Status.ABSTAINED) for score in scores)
     step = {"sample": 1, "group": _size(subject), "batch": 1 if failed else len(cases)}[found.calls]
     for case, score in list(zip(cases, scores, strict=True))[::step]:
         if score.status is Status.CANCELLED:

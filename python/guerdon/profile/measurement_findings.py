@@ -29,12 +29,13 @@ def measurement_findings(spec: FunctionSpec, found: Measurement) -> Iterator[Fin
             how = f"it computes for {min(found.cpu_s, 1):.0%} of its time, up to {blocked:.2g} s in a call"
             if found.blocks:
                 how = f"{AT_ONCE} calls at once took as long as one after another"
-            yield Finding(
-                "blocking",
-                "warning",
-                f"It blocks its event loop: {how}. Await what it waits for (asyncio.sleep, an async client), or make it a plain "
-                'def: with lane="process" such calls run side by side in workers.',
+            waits = not computes and found.cpu_s < 0.2
+            do = (
+                'Await what it waits for (asyncio.sleep, an async client), or make it a plain def with lane="thread".'
+                if waits
+                else 'Make it a plain def: with lane="process" such calls run side by side in workers.'
             )
+            yield Finding("blocking", "warning", f"It blocks its event loop: {how}. {do}")
     if found.forked:
         yield Finding(
             "processes",

@@ -196,7 +196,7 @@ def predicted_step(
         replace(
             times,
             lane=function.advice.lane,
-            concurrency=function.spec.concurrency,
+            concurrency=replace(function.spec, lane=function.advice.lane).concurrency,
             failed=_failed(function, function.advice.timeout),
         )
         for function, times in ran

@@ -9,7 +9,8 @@ from typing import Final
 from guerdon.profile.calibration import Calibration, spread
 from guerdon.profile.forms import FORMS, as_number
 from guerdon.profile.probes import Probe, completion_of, default_probes
-from guerdon.profile.subject import Case, Score, Subject, text_of
+from guerdon.profile.samples import text_of
+from guerdon.profile.subject import Case, Score, Subject
 
 __all__ = ["ProbeRun", "probe_runs"]
 

@@ -29,7 +29,8 @@ from guerdon.profile.measurement import Measurement, empty_worker_bytes, measure
 from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.prediction import predicted_step
 from guerdon.profile.probes import Probe
-from guerdon.profile.subject import Case, OutOfTime, Row, Subject, checked_rows
+from guerdon.profile.samples import checked_rows
+from guerdon.profile.subject import Case, OutOfTime, Row, Subject
 
 __all__ = ["Work", "profile"]
 
@@ -77,7 +78,8 @@ def profile(
     Args:
         functions: A dispatcher's list, or a dispatcher.
         rows: Mappings with ``prompt`` and the functions' columns, and with ``completion`` where
-            there are rollouts; the completions of a prompt contiguous.
+            there are rollouts; the completions of a prompt contiguous. Where some have a
+            completion, the others are not run (``left_out``).
         prompts: Prompts of the step whose reward time is predicted.
         generations: Completions per prompt in that step.
         workers: Worker processes in that step. Default: the dispatcher's.
@@ -120,10 +122,11 @@ def profile(
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
     units = units_of(dispatcher._specs)
     refuse_missing_packages(spec for unit in units for spec in unit)
+    recorded = sum(row.get("completion") is not None for row in rows)
     end = time.monotonic() + time_limit
     start = time.monotonic()
     run = _Profiling(
-        found=Profile(len(rows), any(row.get("completion") is not None for row in rows)),
+        found=Profile(len(rows), recorded > 0, left_out=len(rows) - recorded if recorded else 0),
         rows=rows,
         checks=list(checks),
         timeout=timeout,
@@ -235,12 +238,13 @@ class _Profiling:
             if survival.CHECK.id not in mine.checks:
                 failed = [(*each, "") for each in found.failures]
                 mine.findings += survival.failures(subject, failed, len(cases) - found.unmeasured)
+            if self.found.recorded:  # of groups that lack a completion
+                found.unmeasured += self.found.rows - self.found.left_out - len(subject.samples())
             self._advise(mine)
 
     def _check(self, subject: Subject, mine: FunctionProfile) -> None:
         """Runs the checks until time is up."""
-        found = mine.measurement
-        if found is not None and not found.seconds and found.failures:
+        if mine.measurement is not None and not mine.measurement.works:
             mine.cut_short = None
             self.done += len(self.checks)
             return  # it scored no row
@@ -265,10 +269,8 @@ class _Profiling:
 
     def _measured_cases(self, subject: Subject) -> list[Case]:
         """The rows' own completions, in whole groups, or references in their place."""
-        if self.found.recorded:
-            size = subject.num_generations
-            own = subject.samples()
-            return own[: max(size, len(own) // size * size)]
+        if own := subject.samples():
+            return own
         answers = subject.once(Calibration)
         texts = {row: answers.right_text(row) for row in answers.answers}
         return [Case(row, subject.completion(texts.get(row, "I don't know."))) for row in range(len(self.rows))]
@@ -276,7 +278,7 @@ class _Profiling:
     def _judge(self, unit: tuple[FunctionSpec, ...], deadline: float) -> None:
         name = unit[0].name
         with Subject(unit[0].item, self.rows, **self.options) as subject:
-            cases = subject.samples() if self.found.recorded else _reference_answers(subject)
+            cases = subject.samples() or _reference_answers(subject)
             spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
             cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)
             plan = plan_judge(subject, cases, self.judge_samples, cap)

@@ -10,14 +10,12 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from guerdon._functions.build import spec_of
@@ -26,8 +24,9 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._system import worker_environment
 from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import DataError, GuerdonError, SerializationError
+from guerdon.errors import GuerdonError, SerializationError
 from guerdon.functions import RewardFunction
+from guerdon.profile.samples import Case, Row, Score, checked_rows, text_of
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
@@ -42,12 +41,8 @@ __all__ = [
     "Score",
     "Subject",
     "Variant",
-    "checked_rows",
-    "exception_of",
-    "text_of",
 ]
 
-Row = Mapping[str, Any]
 Variant = Literal["call", "rowwise"]
 Made = TypeVar("Made")
 
@@ -64,12 +59,6 @@ _NOT_COLUMNS: Final = {
     *("prompt", "completion", "prompts", "completions", "completion_ids", "num_generations", "trainer_state"),
     *("group_quorum", "group_timeout", "batch_timeout"),
 }
-
-
-# Of rust/process/src/output_meter.rs: what a function raises begins with the exception's type.
-_FLOOD: Final = re.compile(r"printed \d+ bytes, more than its max_output of ")
-# Of `guerdon._worker.resource_limits`, behind what was raised.
-_NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
 
 
 class OutOfTime(GuerdonError):
@@ -90,56 +79,6 @@ class Listed:
         self.__name__ = spec.name
 
 
-@dataclass(frozen=True)
-class Case:
-    """One completion of a row, as text or conversation; `columns` stand in place of the row's."""
-
-    row: int
-    completion: Any
-    columns: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True)
-class Score:
-    """Outcome of one sample: its reward as a trainer gets it (float32), or why there is none."""
-
-    value: float | None
-    status: Status
-    reason: str = ""
-    run_s: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Returns whether there is a number."""
-        return self.status is Status.OK
-
-    @property
-    def ran(self) -> bool:
-        """Returns whether the function was asked at all."""
-        return self.status not in (Status.CANCELLED, Status.SKIPPED)
-
-    @property
-    def shown(self) -> float | str | None:
-        """For an example of a finding: the number, None for an abstention, else what happened."""
-        if self.ok or self.status is Status.ABSTAINED:
-            return self.value
-        return f"{self.status.label}: {self.reason}" if self.reason else self.status.label
-
-    @property
-    def is_flood(self) -> bool:
-        """Returns whether it printed more than it may."""
-        return _FLOOD.match(self.reason) is not None
-
-    @property
-    def lacks_memory(self) -> bool:
-        """Returns whether it got no memory: a MemoryError, or what the engine says of its limit."""
-        return exception_of(self.reason) == "MemoryError" or _NO_MEMORY.search(self.reason) is not None
-
-    def same(self, other: Score) -> bool:
-        """Equal to the bit, or both without a number for the same status."""
-        return self.status == other.status and (not self.ok or _bits(self.value) == _bits(other.value))
-
-
 class Subject:
     """A reward function with the rows on which it is audited.
 
@@ -147,7 +86,7 @@ class Subject:
         function: What stands in a dispatcher's list: decorated, plain (TRL's contract), a judge.
         rows: Mappings with ``prompt`` and the columns that the function asks for, in the order of
             the data; with ``completion`` too where there are completions. All have the same form:
-            strings or lists of messages.
+            strings or lists of messages. Rows without one are left out where completions are run.
         timeout: Seconds of one call. Default: the function's own; for sync functions at most 10.
         workers: Worker processes. Default 2.
         memory_limit: Bytes that a call may hold in a worker; the function's own goes first.
@@ -231,11 +170,21 @@ class Subject:
         return self.spec.shape == "group" or self.spec.finish is not None
 
     @cached_property
+    def _groups(self) -> list[list[int]]:
+        """Runs of rows with equal prompts; where some rows have completions, of these prompts."""
+        runs = groupby(range(len(self.rows)), key=lambda row: str(self.rows[row].get("prompt")))
+        groups = [list(run) for _, run in runs]
+        return [group for group in groups if any(map(self._is_recorded, group))] or groups
+
+    def _is_recorded(self, row: int) -> bool:
+        return self.rows[row].get("completion") is not None
+
+    @cached_property
     def num_generations(self) -> int:
         """Completions per prompt in the rows: the length of the runs of equal prompts, if all are
         as long, else 1."""
-        runs = {sum(1 for _ in run) for _, run in groupby(str(row.get("prompt")) for row in self.rows)}
-        return runs.pop() if len(runs) == 1 else 1
+        sizes = set(map(len, self._groups))
+        return sizes.pop() if len(sizes) == 1 else 1
 
     @property
     def group_size(self) -> int:
@@ -253,10 +202,12 @@ class Subject:
         return [{"role": "assistant", "content": text}] if self.conversational else text
 
     def samples(self) -> list[Case]:
-        """The rows' own completions; none where the data has none."""
-        return [
-            Case(place, row["completion"]) for place, row in enumerate(self.rows) if row.get("completion") is not None
-        ]
+        """The rows' own completions, where a score depends on its group those of whole groups; none
+        where the data has none."""
+        groups = self._groups
+        if self.grouped and self.num_generations > 1:
+            groups = [group for group in groups if all(map(self._is_recorded, group))]
+        return [Case(row, self.rows[row]["completion"]) for group in groups for row in group if self._is_recorded(row)]
 
     def score(
         self,
@@ -324,7 +275,7 @@ class Subject:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def dispatcher_item(self, variant: Variant = "call", *, timeout: float | None = None) -> object:
+    def dispatcher_item(self, variant: Variant = "call") -> object:
         """The function as it is audited: in a worker process, without retries, gates and caches."""
         if self.spec.is_engine_made:
             policy = replace(self.spec.policy, on_failure="nan", max_failure_rate=1.0)
@@ -334,7 +285,7 @@ class Subject:
             given,
             lane=self.spec.lane if self.own_lane else "process",
             loop=None,
-            timeout=self.timeout if timeout is None else timeout,
+            timeout=self.timeout,
             total_timeout=None,
             retries=0,
             limit=None,
@@ -353,7 +304,7 @@ class Subject:
             options = replace(options, memory_limit=memory, max_output=output, env=env)
         if self.batch and variant == "rowwise":
             return RewardFunction(self.spec.target, options, "sample")
-        if self.batch and timeout is None:
+        if self.batch:
             options = replace(options, timeout=4 * self.timeout)
         return RewardFunction(self.spec.target, options, self.spec.shape)
 
@@ -417,16 +368,6 @@ class Subject:
         return columns
 
 
-def text_of(completion: Any) -> str:
-    """The text of a completion: itself, or what its last message says."""
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, (list, tuple)) and completion and isinstance(completion[-1], Mapping):
-        content = completion[-1].get("content")
-        return content if isinstance(content, str) else str(content)
-    return str(completion)
-
-
 def _chunks(samples: Sequence[Case], most: int | None, batch: int | None, group: int) -> Iterator[Sequence[Case]]:
     """Pieces of whole groups: of `batch` samples, or of `most`, or growing ones."""
     sizes = iter((batch or most,) if batch or most else CHUNKS)
@@ -436,38 +377,3 @@ def _chunks(samples: Sequence[Case], most: int | None, batch: int | None, group:
         whole = max(group, size - size % group)
         yield samples[start : start + whole]
         start += whole
-
-
-def _bits(value: float | None) -> str | None:
-    """Tells 0.0 from -0.0, which compare equal."""
-    return None if value is None else float(value).hex()
-
-
-def exception_of(reason: str) -> str:
-    """The name of the exception that a reason begins with."""
-    found = re.match(r"[\w.]+", reason)
-    return found[0].rpartition(".")[2] if found else ""
-
-
-def checked_rows(rows: object) -> tuple[Row, ...]:
-    """The rows, each a mapping of column names to values.
-
-    Raises:
-        DataError: They are something else, or there are none.
-    """
-    expected = "give a list of mappings, each with a prompt and the function's columns."
-    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
-        raise DataError(f"rows are {'one mapping' if isinstance(rows, Mapping) else type(rows).__name__}: {expected}")
-    found = tuple(rows)
-    if not found:
-        raise DataError(f"an audit needs at least one row: {expected}")
-    for place, row in enumerate(found):
-        if not isinstance(row, Mapping):
-            raise DataError(f"row {place} is of type {type(row).__name__}: {expected} Of a data frame, its records.")
-        strange = next((name for name in row if not isinstance(name, str)), "")
-        if strange != "":
-            raise DataError(f"row {place} has a column named {strange!r}: names of columns are strings.")
-    missing = [place for place, row in enumerate(found) if row.get("completion") is None]
-    if 0 < len(missing) < len(found):
-        raise DataError(f"row {missing[0]} has no completion, and others have one: leave it out, or complete it.")
-    return found

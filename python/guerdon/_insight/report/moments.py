@@ -18,6 +18,8 @@ __all__ = ["Moments", "PairMoments", "correlations"]
 _ROUNDING: Final = 64 * np.finfo(np.float64).eps
 """For a number's size: how far the sum of many puts a constant from itself."""
 
+_FEWEST: Final = 3
+
 
 class Moments:
     """Moments of numbers in cells, such as function and bucket; all arrays have the shape of the
@@ -108,13 +110,13 @@ class PairMoments:
         self.sums = _merged(self.sums, found)
 
 
-def correlations(sums: Floats, least: int = 3) -> Floats:
+def correlations(sums: Floats) -> Floats:
     """Pearson's r of each pair, from the sums of `PairMoments`; NaN where one is constant, or where
-    there are fewer rows than `least`."""
+    there are fewer rows than `_FEWEST`."""
     count, mean_x, mean_y, xx, yy, xy = sums
     constant = (xx <= count * (_ROUNDING * mean_x) ** 2) | (yy <= count * (_ROUNDING * mean_y) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(constant | (count < least), np.nan, xy / (np.sqrt(xx) * np.sqrt(yy)))
+        r = np.where(constant | (count < _FEWEST), np.nan, xy / (np.sqrt(xx) * np.sqrt(yy)))
     clipped: Floats = np.clip(r, -1, 1)
     # Rounding must not part a column from itself.
     np.fill_diagonal(clipped, np.where(np.isnan(clipped.diagonal()), np.nan, 1.0))

@@ -11,10 +11,7 @@ from guerdon.profile.probe_runs import probe_runs
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.results.status import Status
 
-__all__ = ["CHECK", "NO_NUMBER"]
-
-NO_NUMBER: Final = ("nan is not a reward", "beyond float32")
-"""Words of the engine's reasons for values that are not rewards."""
+__all__ = ["CHECK"]
 
 MOSTLY: Final = 0.5
 LARGE: Final = 1000.0
@@ -54,11 +51,7 @@ def _run(subject: Subject) -> Iterator[Finding]:
 
 
 def _no_numbers(subject: Subject, scored: list[tuple[Case, Score]]) -> Iterator[Finding]:
-    found = [
-        (case, score)
-        for case, score in scored
-        if score.status is Status.ERROR and any(words in score.reason for words in NO_NUMBER)
-    ]
+    found = [(case, score) for case, score in scored if score.is_not_finite]
     if found:
         yield Finding(
             "not_finite",
