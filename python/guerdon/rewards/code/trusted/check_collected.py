@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import unittest
 from collections.abc import Callable, Iterator
@@ -83,7 +84,9 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
             "function check= that makes them"
         )
     with suppress(unittest.SkipTest), outcomes():
-        test(**arguments)
+        found = test(**arguments)
+        if inspect.iscoroutine(found):
+            asyncio.run(found)
 
 
 def _parameters(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
