@@ -47,7 +47,7 @@ MODULES: Final = frozenset(
 )
 _TYPES: Final = frozenset(typing.__all__)
 _BUILTIN: Final = frozenset(vars(builtins))
-_GIVEN: Final = _BUILTIN | {"__name__", "check", "candidate", _SAME}
+_GIVEN: Final = _BUILTIN | {"__name__", "check", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
@@ -96,6 +96,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         objects = ObjectUses(tree, methods.found | names.functions, _ATTRIBUTES)
         if (found := objects.undecidable()) is not None:
             raise names.wrong(*found)
+        tree = _Identity().visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
@@ -175,8 +176,7 @@ def _defined_once(tree: ast.AST) -> dict[str, ast.FunctionDef]:
 
 
 class _Methods(ast.NodeTransformer):
-    """``X().method`` becomes a name, ``X.method``, where nothing defines ``X``; ``is`` asks which
-    object of the program it is."""
+    """``X().method`` becomes a name, ``X.method``, where nothing defines ``X``."""
 
     def __init__(self, known: frozenset[str]) -> None:
         self.known = known
@@ -191,6 +191,15 @@ class _Methods(ast.NodeTransformer):
                     name = f"{made}.{attr}"
                     self.found.add(name)
                     node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+        return node
+
+
+class _Identity(ast.NodeTransformer):
+    """``is`` asks which object of the program it is."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node.func:
             case ast.Attribute(attr="assertIs" | "assertIsNot" as attr) if len(node.args) > 1:
                 node.func.attr = "assertTrue" if attr == "assertIs" else "assertFalse"
                 node.args[:2] = [ast.Call(ast.Name(_SAME, ast.Load()), node.args[:2], [])]

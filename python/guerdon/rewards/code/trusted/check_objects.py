@@ -2,8 +2,8 @@
 
 - A name makes objects where it is written as a class, unless the tests use its value as data only.
 - Two objects are compared by the program's own methods, and it may have them equal whatever is
-  expected. Such tests have no score, whatever the program gives. So have those that take data from
-  an object, which may be what is expected.
+  expected. Such tests have no score, whatever the program gives. Nor have those that subtract data
+  from an object: this may be what is expected.
 - Assignments, loops, parameters and tables of literals are followed; their order and scopes are not.
 """
 
@@ -41,9 +41,11 @@ class ObjectUses:
         self._functions = {*functions, "candidate"}
         self._kinds: dict[str, Kinds] = {}
         self._values: dict[str, list[ast.expr]] = {}
+        self._bound_to_data: set[str] = set()
+        self._also_data: set[str] = set()  # once all is followed
         self.classes = {name for name in functions if name[:1].isupper() and "." not in name}
+        self._follow()
         if self.classes:
-            self._follow()
             self.classes -= self._used_as_data() - self._used_as_objects(of_data)
             self._follow()
 
@@ -62,7 +64,7 @@ class ObjectUses:
                     if (self._is_object(left) and not self.kinds(right)) or (
                         self._is_object(right) and not self.kinds(left)
                     ):
-                        return node, "takes data from an object of the program"
+                        return node, "subtracts data from an object of the program, or divides it"
                 case ast.expr() if self._compares_objects(node):
                     return node, "compares objects of the program"
         return None
@@ -71,7 +73,8 @@ class ObjectUses:
         """The kinds of an expression's value; of a container those of its items."""
         match node:
             case ast.Name(id=name):
-                return self._kinds.get(name, _DATA)
+                kinds = self._kinds.get(name, _DATA)
+                return _GIVEN if kinds and name in self._also_data else kinds
             case ast.Call(func=ast.Name(id=called)):
                 name = called.partition(" ")[0]
                 if name in self.classes:
@@ -93,7 +96,9 @@ class ObjectUses:
         return _GIVEN if any(map(self.kinds, ast.iter_child_nodes(node))) else _DATA
 
     def _is_object(self, node: ast.expr) -> bool:
-        return bool(self.kinds(node) - _GIVEN)
+        """Returns whether it is one, and nothing else."""
+        kinds = self.kinds(node)
+        return bool(kinds) and "" not in kinds
 
     def _compares_objects(self, node: ast.expr) -> bool:
         match node:
@@ -103,13 +108,13 @@ class ObjectUses:
             case ast.Set(elts=items):
                 return len(items) > 1 and any(map(self._is_object, items))
         for one, op, other in _compared(node):
-            first, second = self.kinds(one), self.kinds(other)
-            values = first and second and first | second != _GIVEN
-            made = self._direct(one) - _GIVEN or self._direct(other) - _GIVEN
             itself = isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
-            exempt = isinstance(op, _IDENTITY) or _is_none(one) or _is_none(other) or itself
-            if (values or made) and not exempt:
-                return True
+            if isinstance(op, _IDENTITY) or _is_none(one) or _is_none(other) or itself:
+                continue
+            for a, b in ((one, other), (other, one)):
+                # With data only what a class made: an operator may make data.
+                if self._is_object(a) and (self.kinds(b) or self._direct(a)):
+                    return True
         return False
 
     def _used_as_objects(self, of_data: Collection[str]) -> set[str]:
@@ -145,13 +150,14 @@ class ObjectUses:
     def _follow(self) -> None:
         """Find what names stand for."""
         functions = {node.name: node for node in self._nodes if isinstance(node, ast.FunctionDef)}
-        self._kinds = {}
+        self._kinds, self._also_data = {}, set()
         for _ in range(_ROUNDS):
-            before, self._values = dict(self._kinds), {}
+            before, self._values, self._bound_to_data = dict(self._kinds), {}, set()
             for node in self._nodes:
                 self._bind_names(node, functions)
             if self._kinds == before:
-                return
+                break
+        self._also_data = self._bound_to_data
 
     def _bind_names(self, node: ast.AST, functions: dict[str, ast.FunctionDef]) -> None:
         match node:
@@ -207,6 +213,8 @@ class ObjectUses:
             self._bind(ast.Tuple([target]), values)
 
     def _add(self, name: str, kinds: Kinds) -> None:
+        if not kinds:
+            self._bound_to_data.add(name)
         self._kinds[name] = self._kinds.get(name, _DATA) | kinds
 
     def _items(self, node: ast.expr) -> Iterable[ast.expr]:
