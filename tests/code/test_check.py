@@ -342,7 +342,7 @@ ASKED = (
 )
 
 
-def test_what_an_object_of_the_program_gives_is_data(tested: CodeReward) -> None:
+def test_values_that_objects_of_a_program_give_are_data(tested: CodeReward) -> None:
     found = run(tested, ROW, [test for *_, test in ASKED])
     assert (found.score, found.reason) == (1.0, "")
     for right, wrong, test in ASKED:

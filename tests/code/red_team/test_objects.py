@@ -1,7 +1,7 @@
-"""Programs whose objects say yes to everything, against tests that ask objects: never 1, and never a
-NaN that such a program can choose.
+"""Objects of a program that equal, hold and exceed everything: never 1, and never a NaN that such a
+program can choose.
 
-Each honest program beside them scores 1 by the same tests, or none of the programs has a score.
+An honest program scores 1 by the same tests, or these tests give no program a score.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Yes:
     __sub__ = __rsub__ = __isub__ = __truediv__ = __mod__ = __floordiv__ = __xor__ = __abs__ = __round__ = __float__ = zero
 def f(*args): return Yes(*args)
 """
-ONE_STATE = YES.replace("self.args = args", "self.args = ()")  # one object is like the other, inside too
+ONE_STATE = YES.replace("self.args = args", "self.args = ()")  # all objects have one state
 SHARED = YES.replace("self.args = args", "self.__dict__ = shared") + "\nshared = {}"
 LAST = (
     YES.replace("self.args = args", "made.append(self)").replace(
@@ -198,7 +198,7 @@ GIVEN = [
     "tests ask what an object of the program gives: its operators, text, items, length and truth",
     sees="1 for a right program and 0 for one that says yes to everything",
 )
-def test_what_objects_give_is_compared(tested: CodeReward) -> None:
+def test_values_that_objects_give_are_compared(tested: CodeReward) -> None:
     right = judgement(tested, VECTOR, test=GIVEN)
     assert (right.score, right.reason) == (1.0, "")
     for program in CHEATING:

@@ -68,7 +68,7 @@ class Objects:
 
 
 def _exit(one: Any, raised: str | None) -> Any:
-    """Ends a ``with`` of tests, of whose exception only the builtin name is told."""
+    """Ends a ``with`` of tests, whose exception is here the builtin one without a text."""
     kind = None if raised is None else getattr(builtins, raised)
     return one.__exit__(kind, None if kind is None else kind.__new__(kind), None)
 
@@ -83,7 +83,7 @@ def _run(one: Any) -> Any:
 
 
 _loops: list[Any] = []
-# Of these names, beside builtins and operators.
+# Other acts are builtins and operators.
 _ACTS: Final[dict[str, Callable[..., Any]]] = {
     "enter": lambda one: one.__enter__(),
     "exit": _exit,

@@ -1,10 +1,10 @@
 """The objects of a program in test code, found from its text alone: a program can't change it.
 
 - A name makes objects where it is written as a class, unless the tests use its value as data only.
-- Two objects are compared by the program's own methods, and it may have them equal whatever is
-  expected. Such tests have no score, whatever the program gives. Nor have those that subtract data
-  from an object: this may be what is expected.
-- Assignments, loops, parameters and tables of literals are followed; their order and scopes are not.
+- Two objects are compared by the program's own methods, and so by the program. Such tests get no
+  score, whatever the program is. Nor do tests that subtract data from an object: a program could
+  have the difference be zero.
+- Assignments, loops, parameters and tables are followed; their order and scopes are not.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ObjectUses:
             if isinstance(op, _IDENTITY) or _is_none(one) or _is_none(other) or itself:
                 continue
             for a, b in ((one, other), (other, one)):
-                # With data only what a class made: an operator may make data.
+                # An operator may return data: only a call of a class is sure to make an object.
                 if self._is_object(a) and (self.kinds(b) or self._direct(a)):
                     return True
         return False
@@ -138,9 +138,9 @@ class ObjectUses:
                 case ast.BinOp(left=one, op=op, right=other) if isinstance(op, _DIFFERENCES):
                     found |= self._direct(one) if not self.kinds(other) else _DATA
                     found |= self._direct(other) if not self.kinds(one) else _DATA
-            for one, op, other in _compared(node):
-                found |= self._direct(one) if not self.kinds(other) and not _is_none(other) else _DATA
-                found |= self._direct(other) if not self.kinds(one) and not isinstance(op, _IDENTITY) else _DATA
+            for first, how, second in _compared(node):
+                found |= self._direct(first) if not self.kinds(second) and not _is_none(second) else _DATA
+                found |= self._direct(second) if not self.kinds(first) and not isinstance(how, _IDENTITY) else _DATA
         return set(found)
 
     def _direct(self, node: ast.expr) -> Kinds:
@@ -174,8 +174,8 @@ class ObjectUses:
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
                 self._bind_each(target, value)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in functions:
-                parameters = functions[name].args
-                names = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
+                of = functions[name].args
+                names = [one.arg for one in (*of.posonlyargs, *of.args)]
                 given = dict(zip(names[names[:1] == ["self"] :], node.args, strict=False))
                 given |= {one.arg: one.value for one in node.keywords if one.arg}
                 for parameter, value in given.items():
@@ -186,8 +186,8 @@ class ObjectUses:
                         self._add(name, self.kinds(one.value))
                 for decorator in decorators:
                     match decorator:
-                        case ast.Call(func=ast.Attribute(attr="parametrize"), args=[names, values, *_]):
-                            self._bind_each(_targets(names), values)
+                        case ast.Call(func=ast.Attribute(attr="parametrize"), args=[parameters, table, *_]):
+                            self._bind_each(_targets(parameters), table)
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
@@ -200,9 +200,9 @@ class ObjectUses:
                 for one, other in zip(targets, values, strict=False):
                     self._bind(one, other)
             case ((ast.Tuple() | ast.List() | ast.Starred()), _):
-                for one in ast.walk(target):
-                    if isinstance(one, ast.Name):
-                        self._add(one.id, _GIVEN if self.kinds(value) else _DATA)
+                for part in ast.walk(target):
+                    if isinstance(part, ast.Name):
+                        self._add(part.id, _GIVEN if self.kinds(value) else _DATA)
 
     def _bind_each(self, target: ast.expr, values: ast.expr) -> None:
         """Binds it to each item of a table."""
@@ -245,8 +245,8 @@ def _targets(names: ast.expr) -> ast.expr:
         case ast.Constant(value=str(text)):
             parts = [one.strip() for one in text.split(",")]
         case ast.Tuple(elts=elts) | ast.List(elts=elts):
-            parts = [one.value for one in elts if isinstance(one, ast.Constant)]
+            parts = [str(one.value) for one in elts if isinstance(one, ast.Constant)]
         case _:
             parts = []
-    targets: list[ast.expr] = [ast.Name(str(one)) for one in parts]
+    targets: list[ast.expr] = [ast.Name(one) for one in parts]
     return targets[0] if len(targets) == 1 else ast.Tuple(targets)

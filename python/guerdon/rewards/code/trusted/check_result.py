@@ -37,7 +37,8 @@ def score_of(check: Callable[..., Any], result: Any, *, calls: int) -> float | s
             raise DataError("check returned None, which stands for True, and never called the program")
         return fault_of(check, None) or 1.0
     try:
-        score = math.nan if isinstance(result, Opaque) else float(result)  # no object of the program is a score
+        # An object of the program may be any number.
+        score = math.nan if isinstance(result, Opaque) else float(result)
     except Exception:
         score = math.nan
     if 0.0 <= score <= 1.0:

@@ -1,18 +1,17 @@
 """Objects that tests and a program share.
 
-- An object of the program's own class is a `Handle` here: what tests ask of it is asked there, and
-  what comes back is data, or another handle.
-- Comparisons are decided here. An object equals itself alone: the program could have it equal, or
-  exceed, whatever is expected. Where tests compare by value what their own calls of a class made,
-  there is no score.
-- An object of a class that the tests or the prelude define (a ListNode) is made anew on the other
-  side, with its attributes; classes of a program are never made here.
+- An object of the program's own class is a `Handle` here: its methods and operators run there, and
+  return data, or another handle.
+- Comparisons are decided here. An object equals itself alone: the program could have it equal any
+  value. Tests that compare by value the objects of a class that they called get no score.
+- An object of a class that the tests or the prelude define (a ListNode) is created again on the
+  other side, with its attributes; classes of a program are never created here.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 from guerdon.rewards.code.child.encoding import Opaque
@@ -34,11 +33,11 @@ RETURNED, DERIVED, MADE = range(3)
 that tests made; tests called its class."""
 
 _OPERATORS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
-# Data as the other operand may be what is expected: the value would say by how much it is missed.
+# The other operand may be the expected value: a program could have the difference be zero.
 _DIFFERENCES: Final = ("sub", "truediv", "floordiv", "mod", "xor", "isub", "itruediv", "ifloordiv", "imod", "ixor")
 _UNARY: Final = ("abs", "neg", "pos", "invert", "round", "enter")
 ACTS_ON_OPERANDS: Final = frozenset((*_OPERATORS, *(f"i{name}" for name in _OPERATORS), *_UNARY))
-"""Acts whose value is of the origin of what they act on."""
+"""Acts whose value has the origin of their operands."""
 _PLAIN: Final = (
     *("iter", "next", "len", "reversed", "bool", "str", "repr", "format", "int", "float", "setitem"),
     *("delitem", "setattr", *_UNARY),
@@ -46,7 +45,7 @@ _PLAIN: Final = (
 _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
-class Asked(Protocol):
+class ObjectHost(Protocol):
     """Whoever has the program's process do something with an object."""
 
     def ask(self, act: str, args: list[Any]) -> Any:
@@ -90,10 +89,11 @@ class Handle(Opaque):
     """
 
     __slots__ = ("guerdon_origin", "guerdon_program")
-    guerdon_program: Asked
+    guerdon_program: ObjectHost
     guerdon_origin: int
+    __iter__: Callable[[Handle], Iterator[Any]]
 
-    def __init__(self, kind: str, number: int, program: Asked, origin: int = RETURNED) -> None:
+    def __init__(self, kind: str, number: int, program: ObjectHost, origin: int = RETURNED) -> None:
         for name, value in (("kind", kind), ("number", number), ("program", program), ("origin", origin)):
             object.__setattr__(self, f"guerdon_{name}", value)
 
@@ -120,7 +120,7 @@ class Handle(Opaque):
         return self.guerdon_program.ask("getitem", [self, key])
 
     def __contains__(self, item: object) -> Any:
-        if self.guerdon_origin == RETURNED:  # in place of data: it may say that it has whatever is expected
+        if self.guerdon_origin == RETURNED:  # in place of data: it could claim to hold any value
             return any(one is item or one == item for one in self)
         return self.guerdon_program.ask("contains", [self, item])
 
@@ -135,7 +135,7 @@ class Handle(Opaque):
         return hash(self.guerdon_number)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, Exception):  # the text of one may have what is expected
+        if error is None or isinstance(error, Exception):  # its text may hold the expected value
             name = kind and (kind.__name__ if kind.__module__ == "builtins" else "Exception")
             self.guerdon_program.ask("exit", [self, name])
 
@@ -196,7 +196,7 @@ def holds_objects(value: object) -> bool:
 class Exchange:
     """The values that go over in one call, and come back."""
 
-    def __init__(self, program: Asked, classes: Mapping[str, type], origin: int = RETURNED) -> None:
+    def __init__(self, program: ObjectHost, classes: Mapping[str, type], origin: int = RETURNED) -> None:
         self._program = program
         self._ask = program.ask
         self._classes = classes
