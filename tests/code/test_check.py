@@ -309,6 +309,10 @@ def count(): return iter(Row(5, 6))
 """
 
 
+COPIED = (
+    "import copy\nrow = Row(1)\nalike, apart = copy.copy(row), copy.deepcopy(row)\nrow[0] = 2\n"
+    "assert alike.parts == [2] and apart.parts == [1] and len(apart + row) == 2 and len(apart) == 1"
+)
 ASKED = (
     ("*other.parts", "", "assert (Row(1) + Row(2)).parts == [1, 2]"),
     ("return len", "return 1 + len", "assert len(Row(1, 2)) == 2"),
@@ -328,6 +332,7 @@ ASKED = (
     ),
     ("return ONE", "return Row(1)", "assert one() is one() and one() is not Row(1)"),
     ("def head(self): return self", "def head(self): return Row(1)", "row = Row(1)\nassert row.head() is row"),
+    ("return Row(*self.parts, *other.parts)", "self.parts += other.parts; return self", COPIED),
     ("return await", "await", "import asyncio\nassert asyncio.run(size(Row(1))) == 1"),
     ("return await", "await", "async def test_a():\n    assert await size(Row(1, 2)) == 2"),
     (
@@ -336,7 +341,8 @@ ASKED = (
         (
             "import unittest as u\nclass TestRow(u.TestCase):\n    def setUp(self): self.row = Row(1)\n"
             "    def test_a(self): self.assertIs(self.row.head(), self.row)\n"
-            "class TestSize(u.IsolatedAsyncioTestCase):\n    async def test_a(self): self.assertEqual(await size(Row(1)), 1)"
+            "class TestSize(u.IsolatedAsyncioTestCase):\n    async def asyncSetUp(self): self.row = Row(1)\n"
+            "    async def test_a(self): self.assertEqual(await size(self.row), 1)"
         ),
     ),
 )

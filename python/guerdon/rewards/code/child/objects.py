@@ -6,6 +6,7 @@ Nothing here is trusted: it runs beside the program.
 from __future__ import annotations
 
 import builtins
+import copy
 import operator
 from collections.abc import Callable
 from types import ModuleType
@@ -87,6 +88,8 @@ _loops: list[Any] = []
 _ACTS: Final[dict[str, Callable[..., Any]]] = {
     "enter": lambda one: one.__enter__(),
     "exit": _exit,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
     "slice": lambda one, *parts: one[slice(*parts)],
     "await": _run,
     "call": lambda one, args, kwargs: one(*args, **kwargs),

@@ -119,7 +119,7 @@ class Program:
         """Ends the tests without a score: they have the program compare its own objects."""
         self.lost = DataError(
             "check compares objects of the program by value: its own methods would decide. Compare what their methods and "
-            "attributes give"
+            "attributes give, or use is"
         )
         raise _StoppedError
 
@@ -228,7 +228,8 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
 
 def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, program: Program) -> str:
     for name in collected(namespace):  # of the text before
-        del namespace[name]
+        if not isinstance(namespace[name], Candidate):
+            del namespace[name]
     program.classes = _classes(namespace)
 
     def run() -> str:
@@ -236,7 +237,7 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
             exec(code, namespace)
         program.classes = _classes(namespace)
         check = namespace.get("check")
-        if callable(check):
+        if callable(check) and not isinstance(check, Candidate):  # a program may have a function of this name
             return fault_of(check, check(candidate))
         run_collected(namespace)
         return ""

@@ -47,7 +47,7 @@ MODULES: Final = frozenset(
 )
 _TYPES: Final = frozenset(typing.__all__)
 _BUILTIN: Final = frozenset(vars(builtins))
-_GIVEN: Final = _BUILTIN | {"__name__", "check", "candidate"}
+_GIVEN: Final = _BUILTIN | {"__name__", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
@@ -304,7 +304,7 @@ class _Names:
         line = self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
         return DataError(
             f"check {what}, in: {line}: only calls and plain data cross over from a program. Define or import in the tests, or "
-            "in prelude=, what is not the program's; compare what methods and attributes of its objects give; where the "
+            "in prelude=, what is not the program's; compare what methods and attributes of its objects give, or use is; where the "
             "program prints what is asked for, use cases"
         )
 

@@ -35,8 +35,8 @@ that tests made; tests called its class."""
 _OPERATORS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
 # The other operand may be the expected value: a program could have the difference be zero.
 _DIFFERENCES: Final = ("sub", "truediv", "floordiv", "mod", "xor", "isub", "itruediv", "ifloordiv", "imod", "ixor")
-_UNARY: Final = ("abs", "neg", "pos", "invert", "round", "enter")
-ACTS_ON_OPERANDS: Final = frozenset((*_OPERATORS, *(f"i{name}" for name in _OPERATORS), *_UNARY))
+_UNARY: Final = ("abs", "neg", "pos", "invert", "round", "enter", "copy")
+ACTS_ON_OPERANDS: Final = frozenset((*_OPERATORS, *(f"i{name}" for name in _OPERATORS), *_UNARY, "deepcopy"))
 """Acts whose value has the origin of their operands."""
 _PLAIN: Final = (
     *("iter", "next", "len", "reversed", "bool", "str", "repr", "format", "int", "float", "setitem"),
@@ -107,7 +107,7 @@ class Handle(Opaque):
         return self.guerdon_origin == MADE and other is not None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__name__":
+        if name.startswith(("__", "guerdon_")) and name != "__name__":
             raise AttributeError(name)
         return self.guerdon_program.ask("getattr", [self, name])
 
@@ -133,6 +133,9 @@ class Handle(Opaque):
 
     def __hash__(self) -> int:
         return hash(self.guerdon_number)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self.guerdon_program.ask("deepcopy", [self])
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, Exception):  # its text may hold the expected value
