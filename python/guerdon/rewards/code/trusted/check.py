@@ -237,7 +237,7 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
             exec(code, namespace)
         program.classes = _classes(namespace)
         check = namespace.get("check")
-        if callable(check) and not isinstance(check, Candidate):  # a program may have a function of this name
+        if callable(check) and not isinstance(check, Candidate):  # one of the program
             return fault_of(check, check(candidate))
         run_collected(namespace)
         return ""
