@@ -281,6 +281,81 @@ def test_tests_may_ask_an_object_of_the_program(tested: CodeReward) -> None:
     assert run(tested, POINT.replace("2", "3"), test).score == 0.0
 
 
+ROW = """
+class Row:
+    made = 0
+    def __init__(self, *parts): self.parts = list(parts)
+    def __add__(self, other): return Row(*self.parts, *other.parts)
+    def __len__(self): return len(self.parts)
+    def __iter__(self): return iter(self.parts)
+    def __getitem__(self, place): return self.parts[place]
+    def __setitem__(self, place, part): self.parts[place] = part
+    def __delitem__(self, place): del self.parts[place]
+    def __contains__(self, part): return part in self.parts
+    def __reversed__(self): return iter(self.parts[::-1])
+    def __str__(self): return f"Row{self.parts}"
+    def __format__(self, how): return how + str(self)
+    def __bool__(self): return any(self.parts)
+    def __int__(self): return sum(self.parts)
+    def __hash__(self): return hash(tuple(self.parts))
+    def __enter__(self): self.open = True; return self
+    def __exit__(self, kind, error, trace): self.open, self.kind = False, kind
+    def head(self): return self
+    async def size(self): return len(self.parts)
+async def size(row): return await row.size()
+ONE = Row(1)
+def one(): return ONE
+def count(): return iter(Row(5, 6))
+"""
+
+
+COPIED = (
+    "import copy\nrow = Row(1)\nalike, apart = copy.copy(row), copy.deepcopy(row)\nrow[0] = 2\n"
+    "assert alike.parts == [2] and apart.parts == [1] and len(apart + row) == 2 and len(apart) == 1"
+)
+ASKED = (
+    ("*other.parts", "", "assert (Row(1) + Row(2)).parts == [1, 2]"),
+    ("return len", "return 1 + len", "assert len(Row(1, 2)) == 2"),
+    ("iter(self.parts)", "iter([])", "assert [part + 1 for part in Row(1, 2)] == [2, 3] and list(count()) == [5, 6]"),
+    ("self.parts[place]\n", "self.parts\n", "assert Row(1, 2)[1] == 2 and Row(1, 2, 3)[1:] == [2, 3]"),
+    ("= part\n", "= 0\n", "row = Row(1, 2)\nrow[0] = 5\ndel row[1]\nassert row.parts == [5]"),
+    ("part in", "part not in", "assert 1 in Row(1) and 2 not in Row(1)"),
+    ("[::-1]", "", "assert list(reversed(Row(1, 2))) == [2, 1]"),
+    ('f"Row', 'f"row', "assert str(Row(1)) == 'Row[1]' and f'{Row(1):>}' == '>Row[1]'"),
+    ("any(self", "all(self", "assert Row(0, 1) and not Row(0) and bool(Row(1)) is True"),
+    ("sum(", "max(", "assert int(Row(1, 2)) == 3"),
+    ("hash(tuple", "len(tuple", "assert hash(Row(1)) == hash(Row(1)) != hash(Row(2))"),
+    (
+        "True; return self",
+        "True; return 1",
+        "with Row(1) as row:\n    assert row.open\nassert not row.open and row.kind is None",
+    ),
+    ("return ONE", "return Row(1)", "assert one() is one() and one() is not Row(1)"),
+    ("def head(self): return self", "def head(self): return Row(1)", "row = Row(1)\nassert row.head() is row"),
+    ("return Row(*self.parts, *other.parts)", "self.parts += other.parts; return self", COPIED),
+    ("return await", "await", "import asyncio\nassert asyncio.run(size(Row(1))) == 1"),
+    ("return await", "await", "async def test_a():\n    assert await size(Row(1, 2)) == 2"),
+    (
+        "async def size(self): return",
+        "async def size(self):",
+        (
+            "import unittest as u\nclass TestRow(u.TestCase):\n    def setUp(self): self.row = Row(1)\n"
+            "    def test_a(self): self.assertIs(self.row.head(), self.row)\n"
+            "class TestSize(u.IsolatedAsyncioTestCase):\n    async def asyncSetUp(self): self.row = Row(1)\n"
+            "    async def test_a(self): self.assertEqual(await size(self.row), 1)"
+        ),
+    ),
+)
+
+
+def test_values_that_objects_of_a_program_give_are_data(tested: CodeReward) -> None:
+    found = run(tested, ROW, [test for *_, test in ASKED])
+    assert (found.score, found.reason) == (1.0, "")
+    for right, wrong, test in ASKED:
+        assert right in ROW
+        assert run(tested, ROW.replace(right, wrong), test).score == 0.0, test
+
+
 def test_attributes_of_any_name_are_the_programs(tested: CodeReward) -> None:
     card = "class Card:\n    def __init__(self):\n        self.kind, self.number, self._ask = 'club', 7, 'who?'"
     test = "card = Card()\nassert (card.kind, card.number, card._ask) == ('club', 7, 'who?')"

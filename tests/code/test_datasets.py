@@ -152,6 +152,9 @@ TESTS = {
         NODES,
         "Solution().change",
     ),
+    "MBPP, a function check": Row(
+        ["assert check(70) == False", "assert check(23) == True"], "def check(x):\n    return x == 23"
+    ),
     "MBPP, classes": Row(["assert longest([Pair(5, 24), Pair(15, 25)], 2) == 19"], PAIR),
     "MBPP, a tree": Row(
         ["root = Node(1)\nroot.left = Node(2)\nassert total(root) == 3"],

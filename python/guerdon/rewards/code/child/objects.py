@@ -5,6 +5,8 @@ Nothing here is trusted: it runs beside the program.
 
 from __future__ import annotations
 
+import builtins
+import copy
 import operator
 from collections.abc import Callable
 from types import ModuleType
@@ -62,19 +64,35 @@ class Objects:
             kind = self._module.__dict__.get(args[0])
             kind = kind if isinstance(kind, type) else type(args[0], (), {})
             return object.__new__(kind)
-        return _ACTS[name](*args)
+        act = _ACTS.get(name) or getattr(builtins, name, None) or getattr(operator, f"__{name}__")
+        return act(*args)
 
 
+def _exit(one: Any, raised: str | None) -> Any:
+    """Ends a ``with`` of tests, whose exception is here the builtin one without a text."""
+    kind = None if raised is None else getattr(builtins, raised)
+    return one.__exit__(kind, None if kind is None else kind.__new__(kind), None)
+
+
+def _run(one: Any) -> Any:
+    """Runs a coroutine on the one loop of this process: what waits for another has that loop."""
+    import asyncio
+
+    if not _loops:
+        _loops.append(asyncio.new_event_loop())
+    return _loops[0].run_until_complete(one)
+
+
+_loops: list[Any] = []
+# Other acts are builtins and operators.
 _ACTS: Final[dict[str, Callable[..., Any]]] = {
-    "getattr": getattr,
-    "setattr": setattr,
+    "enter": lambda one: one.__enter__(),
+    "exit": _exit,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "slice": lambda one, *parts: one[slice(*parts)],
+    "await": _run,
     "call": lambda one, args, kwargs: one(*args, **kwargs),
-    "iter": iter,
-    "next": next,
-    "len": len,
-    "getitem": operator.getitem,
-    "contains": operator.contains,
-    "list": list,
     "vars": lambda one: dict(vars(one)),
     "keep": _Kept,
     "value": lambda one: one,

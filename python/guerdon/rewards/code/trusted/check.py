@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import BoundError, EncodingError, Opaque
@@ -21,7 +21,7 @@ from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, 
 from guerdon.rewards.code.trusted.check_collected import collected, outcomes, run_collected
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
-from guerdon.rewards.code.trusted.handles import Exchange, Handle
+from guerdon.rewards.code.trusted.handles import ACTS_ON_OPERANDS, DERIVED, MADE, RETURNED, Exchange, Handle
 
 __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 
@@ -65,6 +65,7 @@ class Program:
     """The requests of tests to a program.
 
     Attributes:
+        makers: The names of its functions that make objects, as the tests use them.
         classes: Of the tests and the prelude, by name: their objects go over by their attributes.
         calls: How many were made.
         stopped: Why the program can't go on; "" while it can.
@@ -73,6 +74,7 @@ class Program:
 
     def __init__(self, call: Caller) -> None:
         self._call = call
+        self.makers: frozenset[str] = frozenset()
         self.classes: dict[str, type] = {}
         self.calls = 0
         self.stopped = ""
@@ -92,7 +94,7 @@ class Program:
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
         """Call a function; with `in_place` its arguments are then as it left them."""
-        exchange = Exchange(self._ask, self.classes)
+        exchange = Exchange(self, self.classes, MADE if name in self.makers else RETURNED)
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
@@ -102,12 +104,24 @@ class Program:
             exchange.update()
         return value
 
-    def _ask(self, act: str, args: list[Any]) -> Any:
+    def ask(self, act: str, args: list[Any]) -> Any:
         """Do something with an object of the program."""
         value = self._asked(f"#{act}", args, {})
         if act in ("new", "keep") and isinstance(value, Opaque):
-            return Handle("", value.guerdon_number, self._ask)
-        return value if act in ("vars", "value") else Exchange(self._ask, self.classes).received(value)
+            return Handle("", value.guerdon_number, self)
+        if act in ("vars", "value"):
+            return value
+        origins = [one.guerdon_origin for one in args if isinstance(one, Handle)]
+        origin = DERIVED if act in ACTS_ON_OPERANDS and max(origins) != RETURNED else RETURNED
+        return Exchange(self, self.classes, origin).received(value)
+
+    def refuse(self) -> NoReturn:
+        """Ends the tests without a score: they have the program compare its own objects."""
+        self.lost = DataError(
+            "check compares objects of the program by value: its own methods would decide. Compare what their methods and "
+            "attributes give, or use is"
+        )
+        raise _StoppedError
 
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.stopped or self.lost is not None:
@@ -165,6 +179,7 @@ def run_tests(
     _run_prelude(prelude, namespace)
     known = frozenset(namespace).union(*map(defined_by, texts))
     codes = [check_code(text, known) for text in texts]
+    program.makers = frozenset().union(*(code.classes for code in codes))
     names = sorted({name for code in codes for name in code.functions} - {entry_point})
     if entry_point:
         names.insert(0, entry_point)
@@ -213,7 +228,8 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
 
 def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, program: Program) -> str:
     for name in collected(namespace):  # of the text before
-        del namespace[name]
+        if not isinstance(namespace[name], Candidate):
+            del namespace[name]
     program.classes = _classes(namespace)
 
     def run() -> str:
@@ -221,7 +237,7 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
             exec(code, namespace)
         program.classes = _classes(namespace)
         check = namespace.get("check")
-        if callable(check):
+        if callable(check) and not isinstance(check, Candidate):  # one of the program
             return fault_of(check, check(candidate))
         run_collected(namespace)
         return ""
@@ -261,7 +277,7 @@ def _text_of(error: BaseException) -> str:
     text."""
     try:
         return str(error)
-    except Exception:
+    except (Exception, _StoppedError):  # an object of the program, which hangs, has no text either
         return ", ".join(map(shown, error.args))
 
 

@@ -27,6 +27,8 @@ from typing import Any, Final
 
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import Source
+from guerdon.rewards.code.trusted.check_objects import ObjectUses
+from guerdon.rewards.code.trusted.handles import hash_of, is_same
 
 __all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
@@ -34,6 +36,7 @@ FILE: Final = "<check>"
 IN_PLACE: Final = " in place"
 """Marks a function that is called for its effect on its arguments."""
 _SOURCE: Final = " source"
+_SAME: Final = " same"
 # Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
@@ -44,7 +47,7 @@ MODULES: Final = frozenset(
 )
 _TYPES: Final = frozenset(typing.__all__)
 _BUILTIN: Final = frozenset(vars(builtins))
-_GIVEN: Final = _BUILTIN | {"__name__", "check", "candidate"}
+_GIVEN: Final = _BUILTIN | {"__name__", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
@@ -56,11 +59,13 @@ class CheckCode:
 
     Attributes:
         functions: Of the program: ``"add"``, or ``"Solution.add"``.
+        classes: Those that make objects of the program.
         others: What stands for the names that nobody imported.
     """
 
     code: CodeType
     functions: frozenset[str]
+    classes: frozenset[str]
     others: dict[str, Any]
 
 
@@ -88,12 +93,16 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     try:
         tree = ast.fix_missing_locations(methods.visit(tree))
         names.look(tree)
+        objects = ObjectUses(tree, methods.found | names.functions, _ATTRIBUTES)
+        if (found := objects.undecidable()) is not None:
+            raise names.wrong(*found)
+        tree = _Identity().visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
-    return CheckCode(code, frozenset(methods.found | names.functions), names.others)
+    return CheckCode(code, frozenset(methods.found | names.functions), frozenset(objects.classes), names.others)
 
 
 def asked_of_program(texts: list[str]) -> set[str]:
@@ -185,6 +194,28 @@ class _Methods(ast.NodeTransformer):
         return node
 
 
+class _Identity(ast.NodeTransformer):
+    """``is`` asks which object of the program it is."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(attr="assertIs" | "assertIsNot" as attr) if len(node.args) > 1:
+                node.func.attr = "assertTrue" if attr == "assertIs" else "assertFalse"
+                node.args[:2] = [ast.Call(ast.Name(_SAME, ast.Load()), node.args[:2], [])]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.IsNot() as op], comparators=[other]) if not isinstance(
+                other, ast.Constant
+            ):
+                same: ast.expr = ast.Call(ast.Name(_SAME, ast.Load()), [node.left, other], [])
+                return ast.copy_location(ast.UnaryOp(ast.Not(), same) if isinstance(op, ast.IsNot) else same, node)
+        return node
+
+
 class _Names:
     """Uses of names that nothing defines."""
 
@@ -193,7 +224,9 @@ class _Names:
         self.known = known
         self.defined = defined
         self.functions: set[str] = set()
-        self.others: dict[str, Any] = {_SOURCE: Source}
+        self.others: dict[str, Any] = {_SOURCE: Source, _SAME: is_same}
+        if "hash" not in defined:
+            self.others["hash"] = hash_of
 
     def look(self, tree: ast.Module) -> None:
         for node in ast.walk(tree):
@@ -213,17 +246,17 @@ class _Names:
                 }:
                     function.id = f"{name}{IN_PLACE}"
                 case ast.Assert(test=ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Attribute()])):
-                    raise self._wrong(node.test, "asks for the class of a value")
+                    raise self.wrong(node.test, "asks for the class of a value")
                 case ast.Call(func=ast.Attribute(attr="assertIsInstance"), args=[_, ast.Attribute(), *_]):
-                    raise self._wrong(node, "asks for the class of a value")
+                    raise self.wrong(node, "asks for the class of a value")
                 case (
                     ast.Name(id="redirect_stdout")
                     | ast.Attribute(attr="redirect_stdout")
                     | ast.Attribute(value=ast.Name(id="sys"), attr="stdout", ctx=ast.Store())
                 ):
-                    raise self._wrong(node, "reads what the program prints")
+                    raise self.wrong(node, "reads what the program prints")
                 case ast.ImportFrom(module="unittest.mock") | ast.Import(names=[ast.alias(name="unittest.mock")]):
-                    raise self._wrong(node, "replaces functions of modules")
+                    raise self.wrong(node, "replaces functions of modules")
 
     def _passed(self, node: ast.expr, made: Mapping[str, ast.FunctionDef]) -> ast.expr:
         """The stand-in for an argument: a function by its text, where that holds all of it."""
@@ -250,7 +283,7 @@ class _Names:
         elif self._is_of_a_function(by, field):
             self.functions.add(name.id)
         else:
-            raise self._wrong(name, f"takes {name.id!r} for a value")
+            raise self.wrong(name, f"takes {name.id!r} for a value")
 
     @staticmethod
     def _is_of_a_function(by: ast.AST, field: str) -> bool:
@@ -267,11 +300,12 @@ class _Names:
                 return attr in ("__name__", "__qualname__")
         return False
 
-    def _wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
+    def wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
         line = self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
         return DataError(
             f"check {what}, in: {line}: only calls and plain data cross over from a program. Define or import in the tests, or "
-            "in prelude=, what is not the program's; where the program prints what is asked for, use cases"
+            "in prelude=, what is not the program's; compare what methods and attributes of its objects give, or use is; where the "
+            "program prints what is asked for, use cases"
         )
 
 

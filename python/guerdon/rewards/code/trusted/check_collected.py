@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import unittest
 from collections.abc import Callable, Iterator
@@ -55,20 +56,21 @@ def _is_collected(name: str, one: Any) -> bool:
 
 
 def _run_class(one: type) -> None:
-    names = [name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))]
-    of_unittest = issubclass(one, unittest.TestCase)
-    begin, end = ("setUp", "tearDown") if of_unittest else ("setup_method", "teardown_method")
-    getattr(one, "setUpClass" if of_unittest else "setup_class", lambda: None)()
-    for name in sorted(names):
+    if issubclass(one, unittest.TestCase):
+        one.setUpClass()
+        for case in unittest.defaultTestLoader.loadTestsFromTestCase(one):
+            with suppress(unittest.SkipTest), outcomes():
+                case.debug()
+        return
+    getattr(one, "setup_class", lambda: None)()
+    for name in sorted(name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))):
         for arguments in _parameters(getattr(one, name)):
-            case = one(name) if of_unittest else one()
-            getattr(case, begin, lambda: None)()
+            made = one()
+            getattr(made, "setup_method", lambda: None)()
             try:
-                _run(getattr(case, name), arguments)
+                _run(getattr(made, name), arguments)
             finally:
-                getattr(case, end, lambda: None)()
-                if isinstance(case, unittest.TestCase):
-                    case.doCleanups()
+                getattr(made, "teardown_method", lambda: None)()
 
 
 def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
@@ -83,7 +85,9 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
             "function check= that makes them"
         )
     with suppress(unittest.SkipTest), outcomes():
-        test(**arguments)
+        found = test(**arguments)
+        if inspect.iscoroutine(found):
+            asyncio.run(found)
 
 
 def _parameters(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:

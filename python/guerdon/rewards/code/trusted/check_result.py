@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from guerdon.errors import DataError
+from guerdon.rewards.code.child.encoding import Opaque
 from guerdon.rewards.code.trusted.compare import shown
 
 __all__ = ["fault_of", "score_of"]
@@ -36,7 +37,8 @@ def score_of(check: Callable[..., Any], result: Any, *, calls: int) -> float | s
             raise DataError("check returned None, which stands for True, and never called the program")
         return fault_of(check, None) or 1.0
     try:
-        score = float(result)
+        # An object of the program may be any number.
+        score = math.nan if isinstance(result, Opaque) else float(result)
     except Exception:
         score = math.nan
     if 0.0 <= score <= 1.0:

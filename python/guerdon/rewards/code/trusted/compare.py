@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from guerdon import _native
+from guerdon.rewards.code.child.encoding import Opaque
 
 __all__ = ["RULES", "Compare", "outputs_match", "printable", "shown", "values_match"]
 
@@ -76,6 +77,8 @@ def shown(value: object, depth: int = 3) -> str:
             value.items(), len(value), depth, lambda pair: f"{shown(pair[0], depth - 1)}: {shown(pair[1], depth - 1)}"
         )
         text = f"{{{pairs}}}"
+    elif isinstance(value, Opaque):
+        text = printable(Opaque.__repr__(value))  # asks no program
     else:
         text = printable(_repr(value))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

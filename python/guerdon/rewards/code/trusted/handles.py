@@ -1,64 +1,190 @@
 """Objects that tests and a program share.
 
-- An object of the program's own class is a `Handle` here: what tests ask of it is asked there. It
-  equals itself alone.
-- An object of a class that the tests or the prelude define (a ListNode) is made anew on the other
-  side, with its attributes; classes of a program are never made here.
+- An object of the program's own class is a `Handle` here: its methods and operators run there, and
+  return data, or another handle.
+- Comparisons are decided here. An object equals itself alone: the program could have it equal any
+  value. Tests that compare by value the objects of a class that they called get no score.
+- An object of a class that the tests or the prelude define (a ListNode) is created again on the
+  other side, with its attributes; classes of a program are never created here.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, Final, NoReturn, Protocol
 
 from guerdon.rewards.code.child.encoding import Opaque
 
-__all__ = ["Exchange", "Handle", "holds_objects"]
+__all__ = [
+    "ACTS_ON_OPERANDS",
+    "DERIVED",
+    "MADE",
+    "RETURNED",
+    "Exchange",
+    "Handle",
+    "hash_of",
+    "holds_objects",
+    "is_same",
+]
 
-Ask = Callable[[str, list[Any]], Any]
-"""Has the program's process do something with an object."""
+RETURNED, DERIVED, MADE = range(3)
+"""Origins of an object: a function or method returned it; it is the value of an operator on one
+that tests made; tests called its class."""
+
+_OPERATORS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+# The other operand may be the expected value: a program could have the difference be zero.
+_DIFFERENCES: Final = ("sub", "truediv", "floordiv", "mod", "xor", "isub", "itruediv", "ifloordiv", "imod", "ixor")
+_UNARY: Final = ("abs", "neg", "pos", "invert", "round", "enter", "copy")
+ACTS_ON_OPERANDS: Final = frozenset((*_OPERATORS, *(f"i{name}" for name in _OPERATORS), *_UNARY, "deepcopy"))
+"""Acts whose value has the origin of their operands."""
+_PLAIN: Final = (
+    *("iter", "next", "len", "reversed", "bool", "str", "repr", "format", "int", "float", "setitem"),
+    *("delitem", "setattr", *_UNARY),
+)
 _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
+
+
+class ObjectHost(Protocol):
+    """Whoever has the program's process do something with an object."""
+
+    def ask(self, act: str, args: list[Any]) -> Any:
+        """Returns the value of an act."""
+
+    def refuse(self) -> NoReturn:
+        """Ends the tests without a score: they have the program compare its own objects."""
 
 
 def _asked(act: str) -> Any:
     """A method that runs in the program's process."""
-    return lambda handle, *args: handle.guerdon_ask(act, [handle, *args])
+    return lambda handle, *args: handle.guerdon_program.ask(act, [handle, *args])
+
+
+def _operator(act: str, *, reflected: bool = False) -> Any:
+    """An operator: on objects of the program alone, or on data and one that the tests made."""
+
+    def asked(handle: Handle, other: object) -> Any:
+        if not isinstance(other, Handle) and (handle.guerdon_origin == RETURNED or act in _DIFFERENCES):
+            if handle.guerdon_origin == MADE:
+                handle.guerdon_program.refuse()
+            return NotImplemented
+        return handle.guerdon_program.ask(act, [other, handle] if reflected else [handle, other])
+
+    return asked
+
+
+def _order(handle: Handle, other: object) -> Any:
+    """Objects have no order here."""
+    if handle.guerdon_is_compared(other):
+        handle.guerdon_program.refuse()
+    return NotImplemented
 
 
 class Handle(Opaque):
-    """An object of the program."""
+    """An object of the program.
 
-    __slots__ = ("guerdon_ask",)
-    guerdon_ask: Ask
+    Attributes:
+        guerdon_program: Where it is asked.
+        guerdon_origin: `RETURNED`, `DERIVED` or `MADE`.
+    """
 
-    def __init__(self, kind: str, number: int, ask: Ask) -> None:
-        for name, value in (("guerdon_kind", kind), ("guerdon_number", number), ("guerdon_ask", ask)):
-            object.__setattr__(self, name, value)
+    __slots__ = ("guerdon_origin", "guerdon_program")
+    guerdon_program: ObjectHost
+    guerdon_origin: int
+    __iter__: Callable[[Handle], Iterator[Any]]
+
+    def __init__(self, kind: str, number: int, program: ObjectHost, origin: int = RETURNED) -> None:
+        for name, value in (("kind", kind), ("number", number), ("program", program), ("origin", origin)):
+            object.__setattr__(self, f"guerdon_{name}", value)
+
+    def guerdon_is_compared(self, other: object) -> bool:
+        """Says whether the tests compare by value what only the program can."""
+        if isinstance(other, Handle):
+            return (
+                MADE in (self.guerdon_origin, other.guerdon_origin)
+                or self.guerdon_origin == other.guerdon_origin == DERIVED
+            )
+        return self.guerdon_origin == MADE and other is not None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__name__":
+        if name.startswith(("__", "guerdon_")) and name != "__name__":
             raise AttributeError(name)
-        return self.guerdon_ask("getattr", [self, name])
+        return self.guerdon_program.ask("getattr", [self, name])
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        return self.guerdon_ask("call", [self, list(args), kwargs])
+        return self.guerdon_program.ask("call", [self, list(args), kwargs])
 
-    __setattr__ = _asked("setattr")
-    __iter__ = _asked("iter")
-    __next__ = _asked("next")
-    __len__ = _asked("len")
-    __getitem__ = _asked("getitem")
-    __contains__ = _asked("contains")
+    def __getitem__(self, key: object) -> Any:
+        if isinstance(key, slice):
+            return self.guerdon_program.ask("slice", [self, key.start, key.stop, key.step])
+        return self.guerdon_program.ask("getitem", [self, key])
 
-    def __bool__(self) -> bool:
-        return True
+    def __contains__(self, item: object) -> Any:
+        if self.guerdon_origin == RETURNED:  # in place of data: it could claim to hold any value
+            return any(one is item or one == item for one in self)
+        return self.guerdon_program.ask("contains", [self, item])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Handle) and other.guerdon_number == self.guerdon_number
+        if is_same(self, other):
+            return True
+        if self.guerdon_is_compared(other):
+            self.guerdon_program.refuse()
+        return False
 
     def __hash__(self) -> int:
         return hash(self.guerdon_number)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self.guerdon_program.ask("deepcopy", [self])
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, Exception):  # its text may hold the expected value
+            name = kind and (kind.__name__ if kind.__module__ == "builtins" else "Exception")
+            self.guerdon_program.ask("exit", [self, name])
+
+
+for _name in _PLAIN:
+    setattr(Handle, f"__{_name}__", _asked(_name))
+for _name in _OPERATORS:
+    setattr(Handle, f"__{_name}__", _operator(_name))
+    setattr(Handle, f"__i{_name}__", _operator(f"i{_name}"))
+    setattr(Handle, f"__r{_name}__", _operator(_name, reflected=True))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(Handle, f"__{_name}__", _order)
+
+
+class Coroutine(Handle):
+    """A coroutine of the program, which runs to its end there when it is awaited here."""
+
+    __slots__ = ()
+
+    def send(self, _: object) -> NoReturn:
+        raise StopIteration(self.guerdon_program.ask("await", [self]))
+
+    def throw(self, *error: Any) -> NoReturn:
+        raise error[0]
+
+    def close(self) -> None:
+        """Nothing: it runs in the program's process alone."""
+
+    def __await__(self) -> Generator[None, None, Any]:
+        return self.guerdon_program.ask("await", [self])
+        yield
+
+    def __next__(self) -> NoReturn:  # asyncio takes it for `send(None)`
+        self.send(None)
+
+
+def is_same(one: object, other: object) -> bool:
+    """Says whether these are one object, also of the program."""
+    return one is other or (
+        isinstance(one, Handle) and isinstance(other, Handle) and one.guerdon_number == other.guerdon_number
+    )
+
+
+def hash_of(value: object) -> Any:
+    """The hash of a value; of an object of the program the one that it has there."""
+    return value.guerdon_program.ask("hash", [value]) if isinstance(value, Handle) else hash(value)
 
 
 def holds_objects(value: object) -> bool:
@@ -73,9 +199,11 @@ def holds_objects(value: object) -> bool:
 class Exchange:
     """The values that go over in one call, and come back."""
 
-    def __init__(self, ask: Ask, classes: Mapping[str, type]) -> None:
-        self._ask = ask
+    def __init__(self, program: ObjectHost, classes: Mapping[str, type], origin: int = RETURNED) -> None:
+        self._program = program
+        self._ask = program.ask
         self._classes = classes
+        self._origin = origin  # of what is received
         self._there: dict[int, Handle] = {}  # by id of the object here
         self._here: dict[int, Any] = {}  # by number
         self._sent_ones: list[Any] = []  # kept alive with their ids
@@ -127,7 +255,7 @@ class Exchange:
             return {key: self._received(one, waiting) for key, one in value.items()}
         if not isinstance(value, Opaque):
             return value
-        handle = value if isinstance(value, Handle) else Handle(value.guerdon_kind, value.guerdon_number, self._ask)
+        handle = value if isinstance(value, Handle) else self._handle(value)
         known = self._classes.get(handle.guerdon_kind)
         if known is None:
             return handle
@@ -136,6 +264,10 @@ class Exchange:
             self._here[handle.guerdon_number] = made
             waiting.append((made, handle))
         return self._here[handle.guerdon_number]
+
+    def _handle(self, value: Opaque) -> Handle:
+        kind = Coroutine if value.guerdon_kind == "coroutine" else Handle
+        return kind(value.guerdon_kind, value.guerdon_number, self._program, self._origin)
 
     def _fill(self, one: Any, handle: Handle, waiting: list[tuple[Any, Handle]]) -> None:
         for name, attribute in self._ask("vars", [handle]).items():

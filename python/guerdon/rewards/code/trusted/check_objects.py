@@ -1,0 +1,252 @@
+"""The objects of a program in test code, found from its text alone: a program can't change it.
+
+- A name makes objects where it is written as a class, unless the tests use its value as data only.
+- Two objects are compared by the program's own methods, and so by the program. Such tests get no
+  score, whatever the program is. Nor do tests that subtract data from an object: a program could
+  have the difference be zero.
+- Assignments, loops, parameters and tables are followed; their order and scopes are not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+__all__ = ["ObjectUses"]
+
+# Kinds of an expression: the classes of its objects, with "" for whatever a program gave.
+Kinds = frozenset[str]
+_DATA: Final[Kinds] = frozenset()
+_GIVEN: Final[Kinds] = frozenset({""})
+_MAKES_DATA: Final = ("all", "any", "bool", "callable", "float", "hash", "int", "isinstance", "len", "repr", "str")
+_COMPARE_ITEMS: Final = ("frozenset", "max", "min", "set", "sorted")
+_IDENTITY: Final = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_DIFFERENCES: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)
+_COMPARES: Final = ("Equal", "Less", "Greater")
+_ASSERTS_TRUTH: Final = ("assertTrue", "assertFalse")
+_ROUNDS: Final = 4  # through which assignments are followed
+_DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set)
+
+
+class ObjectUses:
+    """What tests do with objects of the program.
+
+    Attributes:
+        classes: The names that make objects.
+    """
+
+    def __init__(self, tree: ast.Module, functions: Collection[str], of_data: Collection[str]) -> None:
+        self._nodes = list(ast.walk(tree))
+        self._functions = {*functions, "candidate"}
+        self._kinds: dict[str, Kinds] = {}
+        self._values: dict[str, list[ast.expr]] = {}
+        self._bound_to_data: set[str] = set()
+        self._also_data: set[str] = set()  # once all is followed
+        self.classes = {name for name in functions if name[:1].isupper() and "." not in name}
+        self._follow()
+        if self.classes:
+            self.classes -= self._used_as_data() - self._used_as_objects(of_data)
+            self._follow()
+
+    def undecidable(self) -> tuple[ast.expr | ast.stmt, str] | None:
+        """What a program would decide itself, and why, if there is something."""
+        for node in self._nodes:
+            match node:
+                case ast.With(items=items, body=body) if any(self.kinds(one.context_expr) for one in items):
+                    if any(isinstance(one, ast.Raise) for part in body for one in ast.walk(part)):
+                        return node, "raises in a 'with' of the program, which may silence that"
+                case ast.AsyncWith(items=[ast.withitem(context_expr=one), *_]) | ast.AsyncFor(iter=one) if self.kinds(
+                    one
+                ):
+                    return node, "asks an object of the program asynchronously"
+                case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
+                    if (self._is_object(left) and not self.kinds(right)) or (
+                        self._is_object(right) and not self.kinds(left)
+                    ):
+                        return node, "subtracts data from an object of the program, or divides it"
+                case ast.expr() if self._compares_objects(node):
+                    return node, "compares objects of the program"
+        return None
+
+    def kinds(self, node: ast.AST) -> Kinds:
+        """The kinds of an expression's value; of a container those of its items."""
+        match node:
+            case ast.Name(id=name):
+                kinds = self._kinds.get(name, _DATA)
+                return _GIVEN if kinds and name in self._also_data else kinds
+            case ast.Call(func=ast.Name(id=called)):
+                name = called.partition(" ")[0]
+                if name in self.classes:
+                    return frozenset({name})
+                if name in self._functions:
+                    return _GIVEN
+                return _DATA if name in _MAKES_DATA else self._kinds.get(name, _DATA) | self._given(node)
+            case ast.Attribute(attr=attr):
+                return self._kinds.get(f".{attr}", _DATA) | self._given(node)
+            case ast.Call() | ast.Subscript() | ast.Await():
+                return self._given(node)
+            case ast.Compare() | ast.Lambda() | ast.JoinedStr():
+                return _DATA
+            case ast.ListComp(elt=one) | ast.SetComp(elt=one) | ast.GeneratorExp(elt=one) | ast.DictComp(value=one):
+                return self.kinds(one)
+        return _DATA.union(*map(self.kinds, ast.iter_child_nodes(node)))
+
+    def _given(self, node: ast.AST) -> Kinds:
+        return _GIVEN if any(map(self.kinds, ast.iter_child_nodes(node))) else _DATA
+
+    def _is_object(self, node: ast.expr) -> bool:
+        """Returns whether it is one, and nothing else."""
+        kinds = self.kinds(node)
+        return bool(kinds) and "" not in kinds
+
+    def _compares_objects(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=args) if name in _COMPARE_ITEMS:
+                items = args if len(args) > 1 else [one for part in args for one in self._items(part)]
+                return not node.keywords and any(map(self._is_object, items))
+            case ast.Set(elts=items):
+                return len(items) > 1 and any(map(self._is_object, items))
+        for one, op, other in _compared(node):
+            itself = isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
+            if isinstance(op, _IDENTITY) or _is_none(one) or _is_none(other) or itself:
+                continue
+            for a, b in ((one, other), (other, one)):
+                # An operator may return data: only a call of a class is sure to make an object.
+                if self._is_object(a) and (self.kinds(b) or self._direct(a)):
+                    return True
+        return False
+
+    def _used_as_objects(self, of_data: Collection[str]) -> set[str]:
+        found = _DATA
+        for node in self._nodes:
+            match node:
+                case ast.Attribute(value=value, attr=attr) if attr not in of_data:
+                    found |= self.kinds(value)
+                case ast.withitem(context_expr=value):
+                    found |= self.kinds(value)
+        return set(found)
+
+    def _used_as_data(self) -> set[str]:
+        found = _DATA
+        for node in self._nodes:
+            match node:
+                case ast.Assert(test=value) | ast.UnaryOp(op=ast.Not(), operand=value):
+                    found |= self._direct(value)
+                case ast.Call(func=ast.Attribute(attr=attr), args=[value, *_]) if attr in _ASSERTS_TRUTH:
+                    found |= self._direct(value)
+                case ast.BinOp(left=one, op=op, right=other) if isinstance(op, _DIFFERENCES):
+                    found |= self._direct(one) if not self.kinds(other) else _DATA
+                    found |= self._direct(other) if not self.kinds(one) else _DATA
+            for first, how, second in _compared(node):
+                found |= self._direct(first) if not self.kinds(second) and not _is_none(second) else _DATA
+                found |= self._direct(second) if not self.kinds(first) and not isinstance(how, _IDENTITY) else _DATA
+        return set(found)
+
+    def _direct(self, node: ast.expr) -> Kinds:
+        """Its kinds where it is the value of a call, or a name for that."""
+        return self.kinds(node) if isinstance(node, (ast.Call, ast.Name)) else _DATA
+
+    def _follow(self) -> None:
+        """Find what names stand for."""
+        functions = {node.name: node for node in self._nodes if isinstance(node, ast.FunctionDef)}
+        self._kinds, self._also_data = {}, set()
+        for _ in range(_ROUNDS):
+            before, self._values, self._bound_to_data = dict(self._kinds), {}, set()
+            for node in self._nodes:
+                self._bind_names(node, functions)
+            if self._kinds == before:
+                break
+        self._also_data = self._bound_to_data
+
+    def _bind_names(self, node: ast.AST, functions: dict[str, ast.FunctionDef]) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(target, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+                self._bind(target, value)
+            case (
+                ast.AugAssign(target=target, value=value)
+                | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
+            ):
+                self._bind(target, value)
+            case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                self._bind_each(target, value)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in functions:
+                of = functions[name].args
+                names = [one.arg for one in (*of.posonlyargs, *of.args)]
+                given = dict(zip(names[names[:1] == ["self"] :], node.args, strict=False))
+                given |= {one.arg: one.value for one in node.keywords if one.arg}
+                for parameter, value in given.items():
+                    self._bind(ast.Name(parameter), value)
+            case ast.FunctionDef(name=name, decorator_list=decorators):
+                for one in ast.walk(node):
+                    if isinstance(one, ast.Return) and one.value is not None:
+                        self._add(name, self.kinds(one.value))
+                for decorator in decorators:
+                    match decorator:
+                        case ast.Call(func=ast.Attribute(attr="parametrize"), args=[parameters, table, *_]):
+                            self._bind_each(_targets(parameters), table)
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        match target, value:
+            case ast.Name(id=name), _:
+                self._add(name, self.kinds(value))
+                self._values.setdefault(name, []).append(value)
+            case ast.Attribute(attr=name), _:
+                self._add(f".{name}", self.kinds(value))
+            case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):
+                for one, other in zip(targets, values, strict=False):
+                    self._bind(one, other)
+            case ((ast.Tuple() | ast.List() | ast.Starred()), _):
+                for part in ast.walk(target):
+                    if isinstance(part, ast.Name):
+                        self._add(part.id, _GIVEN if self.kinds(value) else _DATA)
+
+    def _bind_each(self, target: ast.expr, values: ast.expr) -> None:
+        """Binds it to each item of a table."""
+        items = list(self._items(values))
+        for one in items:
+            self._bind(target, one)
+        if not items:
+            self._bind(ast.Tuple([target]), values)
+
+    def _add(self, name: str, kinds: Kinds) -> None:
+        if not kinds:
+            self._bound_to_data.add(name)
+        self._kinds[name] = self._kinds.get(name, _DATA) | kinds
+
+    def _items(self, node: ast.expr) -> Iterable[ast.expr]:
+        """The items of a display, also of one that a name stands for."""
+        if isinstance(node, ast.Name):
+            values = self._values.get(node.id, [])
+            node = values[0] if len(values) == 1 else node
+        return node.elts if isinstance(node, _DISPLAYS) else []
+
+
+def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
+    """The pairs that an expression compares, also by a method of `unittest`."""
+    match node:
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            yield from zip([left, *others], ops, others, strict=False)
+        case ast.Call(func=ast.Attribute(attr=name), args=[one, other, *_]):
+            if name.startswith("assert") and any(part in name for part in _COMPARES):
+                yield one, ast.Eq(), other
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _targets(names: ast.expr) -> ast.expr:
+    """The parameters that ``parametrize`` names, as targets."""
+    match names:
+        case ast.Constant(value=str(text)):
+            parts = [one.strip() for one in text.split(",")]
+        case ast.Tuple(elts=elts) | ast.List(elts=elts):
+            parts = [str(one.value) for one in elts if isinstance(one, ast.Constant)]
+        case _:
+            parts = []
+    targets: list[ast.expr] = [ast.Name(one) for one in parts]
+    return targets[0] if len(targets) == 1 else ast.Tuple(targets)
