@@ -124,6 +124,9 @@ pub struct ParseSettings {
     which: Option<Which>,
     range: Option<(f64, f64)>,
     reasoning: String,
+    /// Used by the package.
+    #[serde(rename = "repair")]
+    _repair: bool,
 }
 
 #[derive(Clone, Copy, Deserialize)]
