@@ -97,7 +97,7 @@ def test_a_server_that_refuses_connections_is_left_out() -> None:
     "one of four replicas of a judge answers 401, 404 or 308 at once",
     sees="at least 99 % of the scores, in at most 1.6 times the time that the other three take alone",
 )
-def test_row_45_a_replica_that_refuses_at_once_draws_no_traffic(refusal: Any) -> None:
+def test_a_replica_that_refuses_at_once_draws_no_traffic(refusal: Any) -> None:
     texts = ["x" * (1 + index % 50) for index in range(512)]
 
     def scored(servers: list[Server]) -> tuple[float, Any]:
