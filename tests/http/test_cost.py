@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.clock import eventually
 from tests.http.billing import PRICE, Billing
 from tests.http.scoring import reached
 from tests.http.server import chat_completion, serving
+from tests.lanes.lane_helpers import ours
 
 ROOT = Path(__file__).parents[2]
 FAULTS = ("500", "429", "words", "hang", "cut")
@@ -214,7 +216,8 @@ def test_a_cap_is_exceeded_by_no_more_than_one_request(reports: bool, max_tokens
         usage = {"prompt_tokens": 0, "completion_tokens": tokens} if reports else None
         return {**chat_completion("1"), "usage": usage}
 
-    with serving(answer, delay=0.002) as server:
+    with serving(answer, delay=0.002) as server, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         price = {"input": 0, "output": 1e6}
         one = asks(server.url, price=price, max_cost=400, limit=Limit(concurrency=64), max_tokens=max_tokens)
         with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
@@ -223,6 +226,9 @@ def test_a_cap_is_exceeded_by_no_more_than_one_request(reports: bool, max_tokens
     assert len(bill) == result.usage["judge"]["requests"] < 300
     if reports:
         assert sum(bill) >= 400 - 50, "the cap is used"
+    said = [str(each.message) for each in ours(caught)]
+    assert sum("report no tokens" in each for each in said) == (not reports)
+    assert sum("max_cost= of 'judge' without max_tokens=" in each for each in said) == (max_tokens is None)
 
 
 def test_cache_writes_have_their_price() -> None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from guerdon._functions.spec import FunctionSpec
+from guerdon._system.warning import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +89,27 @@ class ResultBuilder:
 
         return QuietRewards(self._columns[0], self.example)
 
+    @cached_property
+    def _unbilled(self) -> set[str]:
+        """Judges with a price whose server has not reported tokens yet; a warning takes one out."""
+        return {name for name, has_price in self.priced.items() if has_price} & self._token_users
+
+    def _look_at_usage(self, result: RewardBatch) -> None:
+        """Warns once of a judge whose answers report no tokens: its costs are not known."""
+        import numpy as np
+
+        for name in tuple(self._unbilled):
+            used = result.usage[name]
+            is_scored = np.count_nonzero(result.status[..., result.functions.index(name)]) < len(result)
+            if used["unknown"] < used["requests"]:
+                self._unbilled.discard(name)
+            elif used["requests"] and is_scored:
+                self._unbilled.discard(name)
+                warn(
+                    f"reward function {name!r}: the answers of its server report no tokens, so price= can't say what they cost: "
+                    "result.usage counts nothing for them, and max_cost= goes by an estimate of each request."
+                )
+
     def allow_equal(self) -> None:
         """Its functions may give the same number always, which is then not reported."""
         self._quiet.allow_equal()
@@ -108,6 +130,7 @@ class ResultBuilder:
         kinds = self._gated, self._pure, self._cached, self._token_users, self._with_fallback
         result = RewardBatch(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
         self._quiet.look(result.rewards, result.status)
+        self._look_at_usage(result)
         for listener in self.listeners:
             listener(result)
         return result

@@ -14,6 +14,7 @@ from guerdon._functions.function_list import (
 )
 from guerdon._functions.serialization.serialized_functions import check_serializable
 from guerdon._functions.spec import FunctionSpec, with_members
+from guerdon._system.warning import warn
 from guerdon.errors import RegistrationError
 
 __all__ = ["checked_specs"]
@@ -40,6 +41,18 @@ def checked_specs(items: Iterable[object], max_cost: float | None) -> tuple[Func
     refuse_impossible_conditions(specs)
     if max_cost is not None and not any(plan.cost.price for spec in specs for plan in spec.plans):
         raise RegistrationError(f"max_cost={max_cost!r}: none of the functions has a price=, by which it is counted.")
+    unbounded = [
+        spec.name
+        for spec in specs
+        if spec.uses_tokens
+        and any(plan.cost.price and plan.cost.longest_answer is None for plan in spec.plans)
+        and (max_cost is not None or any(plan.cost.max_cost is not None for plan in spec.plans))
+    ]
+    if unbounded:
+        warn(
+            f"max_cost= of {', '.join(map(repr, unbounded))} without max_tokens=: requests go one at a time until a cost is known, "
+            "and then each may count as four times the largest cost seen. Give max_tokens=, and they go by that."
+        )
     if any(spec.cache is not None for spec in specs):
         from guerdon._functions.cache.folders import check_folders  # not by `import guerdon`
 
