@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, RegistrationError, Status, Votes, judge, panel, reward
+from tests.cluster.test_same_elsewhere import WHERE, dispatcher_on
 from tests.http.server import chat_completion, question, serving
 
 ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
@@ -36,10 +37,12 @@ def scored(function: Any, completions: list[str], **columns: Any) -> Any:
         return dispatcher.score(completions=completions, **columns)
 
 
-def test_a_function_reads_each_answer_in_a_worker() -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_a_function_reads_each_answer_in_a_worker(where: str) -> None:
     with serving(lambda path, body: chat_completion(f"<think>hm</think>{question(body)}")) as server:
         made = judge(base_url=server.url, parse=length, keep_answers=True, **ASK)
-        result = scored(pickle.loads(pickle.dumps(made)), TEXTS)
+        with dispatcher_on(where, [pickle.loads(pickle.dumps(made))]) as dispatcher:
+            result = dispatcher.score(completions=TEXTS)
     assert result.rewards.ravel().tolist() == [float(len(text)) for text in TEXTS]
     assert list(result.extra["judge/answer"]) == [f"<think>hm</think>{text}" for text in TEXTS]
     assert not {key for key in result.extra if "parse" in key}
