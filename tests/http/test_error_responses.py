@@ -117,17 +117,6 @@ def test_each_sample_fails_by_itself_with_what_happened(fate: Any, reason: str) 
     assert reason in failure.reason, failure.reason
 
 
-@pytest.mark.parametrize("fate", [(500, {}), reset, half, garbage], ids=["500", "reset", "half", "garbage"])
-@pytest.mark.fault(
-    "a judge's server answers 500, resets, breaks off or sends no JSON, once", sees="its value, at the second attempt"
-)
-def test_single_failure_costs_an_attempt(fate: Any) -> None:
-    fates = [fate]
-    with serving(lambda path, body: fates.pop() if fates else GOOD) as server:
-        result = score(server.url, ["x"])
-    assert (result.rewards.item(), result.attempts.item()) == (7.0, 2)
-
-
 # By the question, and what the reason says of it.
 ENDLESS: list[Any] = [
     fault(
