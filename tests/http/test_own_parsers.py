@@ -37,11 +37,13 @@ def scored(function: Any, completions: list[str], **columns: Any) -> Any:
         return dispatcher.score(completions=completions, **columns)
 
 
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.filterwarnings("ignore:debug=True")
+@pytest.mark.parametrize("where", [*WHERE, "debug"])
 def test_a_function_reads_each_answer_in_a_worker(where: str) -> None:
     with serving(lambda path, body: chat_completion(f"<think>hm</think>{question(body)}")) as server:
         made = judge(base_url=server.url, parse=length, keep_answers=True, **ASK)
-        with dispatcher_on(where, [pickle.loads(pickle.dumps(made))]) as dispatcher:
+        copy = pickle.loads(pickle.dumps(made))
+        with Dispatcher([copy], debug=True) if where == "debug" else dispatcher_on(where, [copy]) as dispatcher:
             result = dispatcher.score(completions=TEXTS)
     assert result.rewards.ravel().tolist() == [float(len(text)) for text in TEXTS]
     assert list(result.extra["judge/answer"]) == [f"<think>hm</think>{text}" for text in TEXTS]
