@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, RegistrationError, Status, Votes, judge, panel, reward
+from guerdon.parse import number
 from tests.cluster.test_same_elsewhere import WHERE, dispatcher_on
 from tests.http.server import chat_completion, question, serving
 
@@ -125,6 +126,7 @@ async def later(answer: str) -> float:
     ("options", "message"),
     [
         ({"parse": later}, "it is async"),
+        ({"parse": number}, r"such as parse.number\(\), and was not called"),
         ({"parse": reward(later)}, "runs in workers"),
         ({"parse": reward(length, lane="thread")}, "runs in workers"),
         ({"parse": lambda: 0.0}, "called with the answer alone"),
