@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import socket
 import struct
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, Server, Status, http_reward, judge, parse, reward
+from guerdon import Dispatcher, Journal, Limit, Server, Status, http_reward, judge, parse, reward
 from tests.clock import eventually
 from tests.faults import fault
 from tests.http.scoring import only, score
@@ -114,17 +115,6 @@ def test_each_sample_fails_by_itself_with_what_happened(fate: Any, reason: str) 
     (failure,) = result.failures()
     assert (failure.sample, failure.status, failure.attempts) == (1, Status.ERROR, 2)
     assert reason in failure.reason, failure.reason
-
-
-@pytest.mark.parametrize("fate", [(500, {}), reset, half, garbage], ids=["500", "reset", "half", "garbage"])
-@pytest.mark.fault(
-    "a judge's server answers 500, resets, breaks off or sends no JSON, once", sees="its value, at the second attempt"
-)
-def test_single_failure_costs_an_attempt(fate: Any) -> None:
-    fates = [fate]
-    with serving(lambda path, body: fates.pop() if fates else GOOD) as server:
-        result = score(server.url, ["x"])
-    assert (result.rewards.item(), result.attempts.item()) == (7.0, 2)
 
 
 # By the question, and what the reason says of it.
@@ -343,6 +333,26 @@ def test_no_part_of_a_key_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "Incorrect API key provided: …****…, which begins with … and ends with …" in failure.reason, (
             failure.reason
         )
+
+
+def test_no_key_is_kept_that_a_server_echoes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In answers that are kept, in the journal and in the cache, whose folders are private."""
+    monkeypatch.setenv("JUDGE_API_KEY", SECRET)
+    encoded = base64.b64encode(f"user:{SECRET}".encode()).decode()
+    reply = {**chat_completion(f"{SECRET} and {encoded}\n<s>7</s>"), "model": SECRET, "id": SECRET}
+    journal, cache = tmp_path / "journal", tmp_path / "cache"
+    with serving(lambda path, body: reply) as server:
+        options = {"parse": parse.tag("s"), "keep_answers": True, "api_key_env": "JUDGE_API_KEY", "cache": cache}
+        graded = judge(base_url=server.url, model="m", prompt="{completion}", **options)
+        with Dispatcher([graded], journal=Journal(journal, texts=True)) as dispatcher:
+            result = dispatcher.score(completions=["x"])
+    assert result.rewards.item() == 7.0
+    files = [file for folder in (journal, cache) for file in folder.rglob("*") if file.is_file()]
+    shown = repr(result.extra).encode() + b"".join(file.read_bytes() for file in files)
+    assert b"judge/answer" in shown
+    for form in (SECRET, encoded[8:-4]):
+        assert form.encode() not in shown
+    assert {file.stat().st_mode & 0o777 for file in (journal, cache)} == {0o700}
 
 
 def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

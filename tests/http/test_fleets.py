@@ -119,6 +119,28 @@ def test_a_replica_that_refuses_at_once_draws_no_traffic(refusal: Any) -> None:
     assert seconds <= 1.6 * alone
 
 
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.fault(
+    "every endpoint of a judge refuses a sample's request (400, 422)",
+    sees="`error` of that sample alone, after a second endpoint was asked; all endpoints go on",
+)
+def test_a_request_that_all_endpoints_refuse_is_its_samples_error(status: int) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return (status, {"error": "no"}) if question(body) == "bad" else length(path, body)
+
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving(answer)) for _ in range(4)]
+        made = asked([server.url for server in servers], retries=3)
+        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(completions=["good"] * 32 + ["bad"] + ["good"] * 31)
+            assert {one.breaker for one in dispatcher.endpoints("judge")} == {"closed"}
+        tries = sum(question(body) == "bad" for server in servers for body in server.bodies)
+    (failure,) = result.failures()
+    assert (failure.sample, failure.status) == (32, Status.ERROR)
+    assert f"answered {status}" in failure.reason
+    assert 1 <= tries <= 2
+
+
 @pytest.mark.fault(
     "nothing listens at any endpoint of a judge", sees="`error`: can't connect, with one of the addresses"
 )

@@ -52,21 +52,6 @@ def test_columns_of_any_kind_stand_in_the_prompt() -> None:
     assert server.bodies[0]["messages"][0] == {"role": "system", "content": "Be {just}."}
 
 
-@pytest.mark.parametrize(
-    ("way", "text", "score"),
-    [
-        (parse.number(), "8/10", 8.0),
-        (parse.tag("s"), "Score: <s>2</s>", 2.0),
-        (parse.regex(r"is (\w+)", {"good": 1.0}), "It is Good", 1.0),
-        (parse.json("a.b"), '```json\n{"a": {"b": 3}}\n```', 3.0),
-        (parse.yes_no(), "No.", 0.0),
-    ],
-)
-def test_ways_to_parse(way: parse.Parse, text: str, score: float) -> None:
-    result, _ = asked(lambda path, body: chat_completion(text), parse=way)
-    assert result.rewards.item() == score
-
-
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_log_probabilities_are_soft_scores(api: Any) -> None:
     def weighed(path: str, body: dict[str, Any]) -> Any:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, RegistrationError, Status, Votes, judge, panel, reward
+from guerdon.parse import number
+from tests.cluster.test_same_elsewhere import WHERE, dispatcher_on
 from tests.http.server import chat_completion, question, serving
 
 ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
@@ -36,10 +38,14 @@ def scored(function: Any, completions: list[str], **columns: Any) -> Any:
         return dispatcher.score(completions=completions, **columns)
 
 
-def test_a_function_reads_each_answer_in_a_worker() -> None:
+@pytest.mark.filterwarnings("ignore:debug=True")
+@pytest.mark.parametrize("where", [*WHERE, "debug"])
+def test_a_function_reads_each_answer_in_a_worker(where: str) -> None:
     with serving(lambda path, body: chat_completion(f"<think>hm</think>{question(body)}")) as server:
         made = judge(base_url=server.url, parse=length, keep_answers=True, **ASK)
-        result = scored(pickle.loads(pickle.dumps(made)), TEXTS)
+        copy = pickle.loads(pickle.dumps(made))
+        with Dispatcher([copy], debug=True) if where == "debug" else dispatcher_on(where, [copy]) as dispatcher:
+            result = dispatcher.score(completions=TEXTS)
     assert result.rewards.ravel().tolist() == [float(len(text)) for text in TEXTS]
     assert list(result.extra["judge/answer"]) == [f"<think>hm</think>{text}" for text in TEXTS]
     assert not {key for key in result.extra if "parse" in key}
@@ -120,6 +126,7 @@ async def later(answer: str) -> float:
     ("options", "message"),
     [
         ({"parse": later}, "it is async"),
+        ({"parse": number}, r"such as parse.number\(\), and was not called"),
         ({"parse": reward(later)}, "runs in workers"),
         ({"parse": reward(length, lane="thread")}, "runs in workers"),
         ({"parse": lambda: 0.0}, "called with the answer alone"),

@@ -78,6 +78,22 @@ def test_http2_is_not_spoken_to_a_proxy_that_forwards(monkeypatch: pytest.Monkey
     assert re.search(rb"\r\nuser-agent: guerdon/\d+\.\d+\.\d+\r\n", requests[0])
 
 
+@pytest.mark.fault(
+    "a proxy refuses the requests to a judge", sees="`error` that names the proxy: the judge never saw the request"
+)
+def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(connection: socket.socket) -> None:
+        request_of(connection)
+        connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with wired(refuses) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        failure = only(score("http://judge.example/v1", ["x"], retries=0))
+    assert failure.reason.endswith(f"(through the proxy 127.0.0.1:{proxy.port})"), failure.reason
+
+
 def test_no_proxy_for_all_hosts_holds_for_addresses_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(connection: socket.socket) -> None:
         request_of(connection)

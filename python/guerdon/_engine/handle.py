@@ -284,13 +284,17 @@ def _start(
 
     positions = {spec.name: position for position, spec in enumerate(specs) if spec.member_of is None}
     members: dict[str, list[int]] = {}
-    parsing: dict[int, dict[str, int]] = {}
-    places = {id(spec): position for position, spec in enumerate(specs)}
     for position, spec in enumerate(specs):
         if spec.member_of is not None:
             members.setdefault(spec.member_of, []).append(position)
-        if spec.member_of is not None and spec.parser is not None:
-            parsing |= {position: {"by": places[id(spec.parser)]}, places[id(spec.parser)]: {"of": position}}
+    parsing: dict[int, dict[str, int]] = {}
+    for spec in specs:
+        if spec.composition is not None:
+            # Parsers follow the members, in the order of their judges.
+            called, of = members[spec.name], spec.composition.members
+            judges = [position for position, member in zip(called, of, strict=False) if member.parser is not None]
+            for judge, parser in zip(judges, called[len(of) :], strict=True):
+                parsing |= {judge: {"by": parser}, parser: {"of": judge}}
     has_nodes = make_cluster is not None and any(spec.leaves_process for spec in specs)
     cap = None if max_cost is None else _cap(specs, max_cost)
     keys: Keys = []

@@ -76,6 +76,14 @@ class _Prices(Protocol):
     def price(self) -> tuple[float, float, float, float] | None:
         """The cost of a million tokens: input, cached, written to the cache, output."""
 
+    @property
+    def max_cost(self) -> float | None:
+        """What the requests of a run may cost."""
+
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens that an answer has at most, where the request says so."""
+
     def tariff(self, function: str, key: str | None) -> dict[str, Any]:
         """Returns the form for the engine."""
 

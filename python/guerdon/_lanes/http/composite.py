@@ -113,6 +113,8 @@ def parser_of(name: str, given: Callable[..., Any]) -> FunctionSpec:
         RegistrationError: It can't run in a worker.
     """
     wrong = f"reward function {name!r}: parse={given!r}: "
+    if getattr(given, "__module__", "") == "guerdon.parse":
+        raise RegistrationError(f"{wrong}it makes a parser, such as parse.number(), and was not called.")
     options = Options(name=f"{name}/parse", timeout=_PARSES_WITHIN_S)
     target = given
     spec = FunctionSpec(

@@ -102,6 +102,8 @@ async fn each_fault_fails_its_sample_with_its_reason() {
     rig.scheduler.close().await;
 }
 
+/// Fault: a judge's server answers 500, resets, breaks off or sends no JSON, once
+/// Sees: its value, at the second attempt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_requests_are_retried_unless_hopeless() {
     let hopeless =
