@@ -26,11 +26,11 @@ pub enum Shape {
 /// Value of a failed cell in the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnFailure {
-    /// NaN, and the status that says why. `raise` is this to the engine; the package raises.
+    /// NaN with the failure's status. The engine treats `raise` like this; the package raises.
     Nan,
     /// NaN, as if the function had abstained.
     Abstain,
-    /// This number, and the status that says why.
+    /// This number with the failure's status.
     Value(f32),
 }
 
@@ -41,24 +41,24 @@ pub struct Gather {
     pub max_size: usize,
     /// Longest time that an incomplete call waits for more samples.
     pub max_wait: Duration,
-    /// True if samples of several batches may be in one call, where the payloads allow it too.
+    /// True if a call may have samples of several batches, where the payloads allow it too.
     pub across: bool,
 }
 
 /// The rules for one function's calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Bounds one attempt, from the start of user code. Held by the lane.
+    /// Bounds one attempt, from the start of user code. Enforced by the lane.
     pub timeout: Duration,
     /// Time that a call has to stop before its worker is killed.
     pub grace: Duration,
     /// Bounds `setup()`.
     pub setup_timeout: Duration,
-    /// Bounds a call, queueing and retries included. Held by the scheduler.
+    /// Bounds a call, queueing and retries included. Enforced by the scheduler.
     pub total_timeout: Option<Duration>,
     /// Attempts after the first.
     pub retries: u16,
-    /// Calls at a time; `None` leaves it to the lane.
+    /// Calls at a time; `None` leaves the number to the lane.
     pub concurrency: Option<usize>,
     /// Limit that its calls must pass before they are handed out.
     pub limit: Option<Limit>,
@@ -108,7 +108,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Returns whether the number that the source's cell shows allows the call; NaN, no number,
+    /// Returns whether the number that the source's cell shows allows the call; NaN (no number)
     /// never does.
     #[must_use]
     #[expect(clippy::float_cmp, reason = "`==` means equal, as in Python")]
@@ -125,12 +125,12 @@ impl Condition {
     }
 }
 
-/// When a function is called at all.
+/// Gate of a function: the conditions for calling it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunIf {
-    /// Each about another function; all must hold.
+    /// Each compares another function's outcome; all must hold.
     pub conditions: Box<[Condition]>,
-    /// Value of a skipped cell; NaN for nothing.
+    /// Value of a skipped cell; NaN for no value.
     pub otherwise: f32,
 }
 
@@ -147,26 +147,24 @@ pub struct Function {
     pub shape: Shape,
     /// Present for a function of samples that takes many in one call.
     pub gather: Option<Gather>,
-    /// True if the scores of a group go through the function's `finish_group` once they are all
-    /// there.
+    /// True if the scores of a complete group go through the function's `finish_group`.
     pub finish: bool,
-    /// When it is called at all, if that depends on other functions.
+    /// The gate, if calls depend on other functions.
     pub run_if: Option<Arc<RunIf>>,
-    /// True if identical calls, in flight at the same time, are made once: only for functions that
-    /// take one sample and have no `finish`.
+    /// True if simultaneous identical calls are made once: only for functions that take one sample
+    /// and have no `finish`.
     pub pure: bool,
     /// Store of its outcomes: only of a pure function.
     pub cache: Option<CachePolicy>,
-    /// The function that makes its calls, of a hidden one (`compose`): it has no cells in results.
-    /// Hidden functions follow all others.
+    /// The composite function that requests its calls, for a hidden function (`compose`). Hidden
+    /// functions have no cells in results and follow all others.
     pub member_of: Option<FunctionId>,
     /// The most member calls that one of its calls makes.
     pub member_calls: usize,
-    /// True if another function is called where it fails: its calls don't wait for an open circuit
-    /// breaker.
+    /// True if another function is called after a failure: its calls then don't wait for an open
+    /// circuit breaker.
     pub has_fallback: bool,
-    /// True if it has a worker for itself, so that module state behaves as in the trainer's
-    /// process.
+    /// True if it has a dedicated worker, so that module state behaves as in the trainer's process.
     pub pinned: bool,
     /// True if each call gets a fresh worker (`isolation="call"`).
     pub isolated: bool,
@@ -176,7 +174,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function of the first lane, with nothing beside its policy.
+    /// A function of the first lane, with a policy alone.
     #[must_use]
     pub fn new(name: &str, shape: Shape, policy: Policy) -> Self {
         Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::debug;
 
-use crate::batch::{Batch, Completed, ids_of_batch};
+use crate::batch::{Batch, CompletedCells, ids_of_batch};
 use crate::call::{Call, Cause};
 use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Claim;
@@ -22,9 +22,9 @@ impl SchedulerCore {
         batch: &Arc<Batch>,
         function: FunctionId,
         finish: bool,
-        completed: Completed,
+        completed: CompletedCells,
     ) {
-        let Completed { groups, quorums, decided, shared } = completed;
+        let CompletedCells { groups, quorums, decided, shared } = completed;
         if !groups.is_empty() {
             self.groups_complete(batch, function, finish, &groups);
         }
@@ -177,7 +177,7 @@ impl SchedulerCore {
                 self.fail(batch, function, spec.finish, first..first + span, claim, status, &note, times);
             }
         }
-        self.completed(batch, function, false, Completed { quorums: reached, ..Completed::default() });
+        self.completed(batch, function, false, CompletedCells { quorums: reached, ..CompletedCells::default() });
     }
 
     /// Fails the cells of a call and passes on what that completes.

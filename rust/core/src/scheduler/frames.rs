@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use crate::batch::{Batch, Completed};
+use crate::batch::{Batch, CompletedCells};
 use crate::call::{Call, Cause};
 use crate::frame::{FrameOwner, InHand, LaneOwner};
 use crate::function::FunctionId;
@@ -36,7 +36,7 @@ impl LaneOwner for SchedulerCore {
 }
 
 impl FrameOwner for SchedulerCore {
-    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed) {
+    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: CompletedCells) {
         Self::completed(&self, batch, function, finish, completed);
     }
 
