@@ -1,8 +1,8 @@
 //! The calls of one batch in a frame, and their values.
 //!
 //! A batch that frees values early gives the slice the values of its calls; the slice then keeps
-//! only calls that were still open afterwards. A batch that ended while its calls were taken gets
-//! no slice if the frame has others, because its values and their names are gone.
+//! only calls that were still open afterwards. A batch may end while its calls are taken. Its
+//! values and names are then gone, so it gets no slice if the frame has others.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl BatchSlice {
 
     fn new(batch: Arc<Batch>, function: FunctionId, kind: CallKind, mut calls: Vec<Call>) -> Self {
         let mut payload = batch.payload();
-        // In other batches the calls of a function end together, and its queue is closed.
+        // The calls of a function in other batches end together, and the queue is closed.
         let spec = &batch.functions()[function];
         let gated = spec.run_if.is_some() || spec.pure;
         if batch.is_streamed() || batch.delivery().can_be_early() || gated {

@@ -125,8 +125,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns whether a cell with this status and reason was ended by a timeout of its batch or
-    /// group, by its total timeout, or by a cancellation, rather than by its call.
+    /// Returns whether the status and reason are those of a batch, group or total timeout, or of a
+    /// cancellation. The call itself did not end the cell then.
     #[must_use]
     pub fn is_outside(status: Status, reason: &str) -> bool {
         let (cause, _) = reason.split_once(LAST_ERROR).unwrap_or((reason, ""));

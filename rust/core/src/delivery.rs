@@ -9,8 +9,8 @@ use std::ops::Range;
 use crate::append_list::AppendList;
 use crate::sync::{AtomicU32, Ordering};
 
-/// Conditions for delivering a group before its last cell is complete; the first one met counts. By
-/// default there are none.
+/// Conditions for delivering a group before its last cell is complete; the first one met counts.
+/// The default has no conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// Number of finished samples that is enough; the calls of the others are cancelled.

@@ -3,8 +3,8 @@
 //! - A condition compares the number that the result shows for its source. It does not hold if the
 //!   result shows none (a failure, an abstention, a skipped source without `otherwise`). All
 //!   conditions must hold.
-//! - A cell is decided once: by the writer of the last outcome that it waits for, who can read all
-//!   the others. In a streamed batch it waits for its sample's values too.
+//! - A cell is decided once: by the writer of the last outcome that it waits for, after the others
+//!   became readable. If the batch is streamed, it also waits for its sample's values.
 
 use crate::append_list::AppendList;
 use crate::function::{Function, FunctionId, Shape};
@@ -67,18 +67,18 @@ const FIRST_SAMPLES: usize = 64;
 struct Column {
     /// Number of outcomes that a cell waits for, from the start.
     waits_for: u32,
-    /// By sample, how many outcomes and values its cell still waits for. Written by the threads
+    /// Per sample, how many outcomes and values its cell still waits for. Written by the threads
     /// that bring them.
     open: AppendList<AtomicU32>,
-    /// By sample, when its call became possible; 0 before. Written under the scheduler's lock.
+    /// Per sample, when its call became possible; 0 before. Written under the scheduler's lock.
     since_ns: AppendList<AtomicU64>,
 }
 
 /// The gated functions of a batch.
 pub(crate) struct Dependents {
-    /// By function, the functions whose cells wait for its cells.
+    /// Per function, the functions whose cells wait for its cells.
     dependents: Vec<Vec<FunctionId>>,
-    /// By function, its column if it has a gate.
+    /// Per function, its column if it has a gate.
     columns: Vec<Option<Column>>,
 }
 

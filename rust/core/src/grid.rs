@@ -1,7 +1,8 @@
 //! The grid: one cell per (sample, function), filled exactly once, and one countdown per group.
 //!
 //! - A cell goes from open to its outcome once; a second writer gets no claim.
-//! - A group is announced once, by the writer that fills its last cell, who can read all the others.
+//! - A group is announced once, by the writer that fills its last cell, after all others became
+//!   readable.
 //! - The cells of one call are claimed together, by its first cell.
 //! - A claim belongs to one attempt: after `reopen`, earlier attempts get no claim.
 
@@ -59,8 +60,8 @@ pub struct Grid {
     /// The function of the first column.
     first_function: usize,
     slots: AppendList<Slot>,
-    /// By group, the number of open cells. Written by every claim that completes; the write that
-    /// takes it to zero announces the group.
+    /// Number of open cells per group. Written by every claim that completes; the write that takes
+    /// it to zero announces the group.
     open: AppendList<AtomicU32>,
 }
 

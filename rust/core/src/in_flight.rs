@@ -118,7 +118,7 @@ impl Stack {
         found.map_or_else(|why| Self::Absent(why.to_string()), Self::Text)
     }
 
-    /// Returns the text, or the reason why there is no text.
+    /// Returns the text, or the reason for its absence.
     pub fn text(self) -> Result<String, String> {
         match self {
             Self::Text(stack) => Ok(stack),

@@ -37,8 +37,8 @@ impl LockedFile {
         self.file.is_some()
     }
 
-    /// Locks the file, until `unlock`; `None` if another process holds the lock. With `check`, a
-    /// removed file is made again.
+    /// Locks the file, until `unlock`; `None` if another process holds the lock. If `check` is set,
+    /// a removed file is made again.
     pub(crate) fn lock(&mut self, check: bool) -> io::Result<Option<File>> {
         let exists = |file: &File| !check || file.metadata().is_ok_and(|found| found.nlink() > 0);
         let file = match self.file.take().filter(exists) {

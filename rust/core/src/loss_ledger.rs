@@ -53,10 +53,10 @@ pub enum LossProgress {
 pub enum Charge<N> {
     /// It goes back unchanged.
     GoesBack,
-    /// The attempt has failed; after the first such failure it gets another. With its earlier
-    /// places.
+    /// The attempt has failed; after the first such failure it gets another. The field has the
+    /// earlier places.
     Failed(Vec<N>),
-    /// The call caused the loss. With its earlier places.
+    /// The call caused the loss. The field has the earlier places.
     Guilty(Vec<N>),
 }
 
@@ -128,9 +128,9 @@ impl<N: Clone + PartialEq> LossLedger<N> {
     }
 
     /// Records that a call was in a resource that was lost.
-    pub fn lost(&self, frame: &Frame, call: usize, place: &N, standing: LossProgress) -> Charge<N> {
+    pub fn lost(&self, frame: &Frame, call: usize, place: &N, progress: LossProgress) -> Charge<N> {
         if is_divisible(frame, call) {
-            if standing == LossProgress::Waited {
+            if progress == LossProgress::Waited {
                 return Charge::GoesBack;
             }
             for sample in keys(frame, call) {
@@ -143,13 +143,13 @@ impl<N: Clone + PartialEq> LossLedger<N> {
         }
         let Some(one) = keys(frame, call).next() else { return Charge::GoesBack };
         self.change(one, |losses| {
-            losses.waited += usize::from(standing == LossProgress::Waited);
-            if standing == LossProgress::Waited && losses.waited == 1 {
+            losses.waited += usize::from(progress == LossProgress::Waited);
+            if progress == LossProgress::Waited && losses.waited == 1 {
                 return Charge::GoesBack;
             }
             let before = losses.add(place);
             losses.lost += 1;
-            match standing {
+            match progress {
                 LossProgress::Apart => Charge::Guilty(before),
                 _ if frame.is_suspect() => Charge::GoesBack,
                 LossProgress::Next => Charge::Failed(before),

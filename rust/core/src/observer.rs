@@ -2,11 +2,10 @@
 //!
 //! - A sink never blocks, never takes the GIL and never panics. Its work is done on another thread,
 //!   and entries for which it has no room are dropped and counted.
-//! - Each group is reported once, when all of its cells have outcomes and before its batch hands it
-//!   out, so that the values of its calls still exist. It is reported with no lock held, on the
-//!   thread that completed it.
-//! - Without a sink that takes events, a frame costs one check, and a call that is completed with
-//!   others costs nothing.
+//! - Each group is reported once, between its last outcome and its hand-out, while the values of
+//!   its calls still exist. It is reported with no lock held, on the thread that completed it.
+//! - If no sink takes events, a frame costs one check, and a call completed together with others
+//!   nothing.
 
 use std::sync::Arc;
 

@@ -126,7 +126,7 @@ impl FailureKind {
 /// Answer of the other side of a call, usually a server, if there is an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// A status as in HTTP; 429 stands for "too many requests" in any form.
+    /// A status as in HTTP; 429 means "too many requests", in whatever form it was sent.
     Status(u16),
     /// No connection could be made.
     Unreachable,

@@ -22,8 +22,8 @@ pub trait Payload: Send + Sync + 'static {
     }
 
     /// Writes the values of these samples in the wire form of lanes that run calls in other
-    /// processes. By default nothing, for payloads whose frames hold the encoded values. Takes no
-    /// lock that Python code can hold.
+    /// processes. The default writes nothing, for payloads whose frames hold the encoded values.
+    /// Takes no lock that Python code can hold.
     fn encode(
         &self,
         _function: FunctionId,
@@ -43,26 +43,26 @@ pub trait Payload: Send + Sync + 'static {
     }
 
     /// The text of a sample in one column of a function's calls, for lanes that put texts into
-    /// requests; `None` if there is no text. In such calls the column's name is the kind of its
-    /// texts.
+    /// requests; `None` without a text. The column's name is then the kind of its texts.
     fn text(&self, _function: FunctionId, _column: usize, _sample: u32) -> Option<RawText<'_>> {
         None
     }
 
-    /// Tokens that a call on this sample takes, if its function counts them before the call; for
-    /// limits.
+    /// Number of tokens in a call on this sample, for limits; `None` if the function does not count
+    /// tokens.
     fn tokens(&self, _function: FunctionId, _sample: u32) -> Option<f64> {
         None
     }
 
     /// Keeps the values for calls on these samples for as long as a frame of them lives, if the
-    /// payload drops samples whose cells have outcomes. `None` stands for the payload itself.
+    /// payload drops samples whose cells have outcomes. `None` means that the payload itself is
+    /// kept.
     fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Box<dyn Payload>> {
         None
     }
 
     /// Writes bytes that identify a function's call on this sample: calls with the same bytes have
-    /// the same values. False if there is no such identity.
+    /// the same values. False if the values have no identity.
     fn identity(&self, _function: FunctionId, _sample: u32, _out: &mut Vec<u8>) -> bool {
         false
     }

@@ -47,7 +47,7 @@ impl Pidfd {
         Ok(rustix::process::pidfd_send_signal(self.stream.as_fd(), signal)?)
     }
 
-    /// Waits for the end of the process, and reaps it if it is a child of this one.
+    /// Waits for the end of the process, and reaps a child of this process.
     pub async fn reap(&self) {
         self.ended().await;
         // An error means that it is not a child, which is fine.

@@ -122,8 +122,8 @@ impl Batch {
         self.additions.as_ref().map_or_else(Vec::new, OpenBatch::take_completed)
     }
 
-    /// Ends additions; true if that ended the batch. With `whole`, it is refused while a group
-    /// lacks samples.
+    /// Ends additions; true if that ended the batch. If `whole` is set, a group that lacks samples
+    /// is an error.
     pub(crate) fn end_additions(&self, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let Some(additions) = &self.additions else { return Ok(false) };
         Ok(additions.end(self.clock.now_ns(), why, whole)? && self.close(1))

@@ -234,8 +234,7 @@ impl Batch {
         self.records.lock()[function].all()
     }
 
-    /// Attempts of this function beyond the first ones, without those that `retries` does not
-    /// count.
+    /// Attempts of this function beyond the first ones, as far as `retries` counts them.
     #[must_use]
     pub fn retries_of(&self, function: FunctionId) -> u32 {
         self.retries[function].load(Ordering::Relaxed).saturating_sub(self.excused_of(function))

@@ -103,8 +103,8 @@ impl Batch {
         self.ready.lock().end.clone()
     }
 
-    /// Returns a descriptor that is readable while samples can be added without waiting; `None` if
-    /// there is no `max_pending`, and after `forget_wakes`.
+    /// Returns a descriptor that is readable while samples can be added without waiting; `None`
+    /// without a `max_pending`, and after `forget_wakes`.
     #[must_use]
     pub fn room(&self) -> Option<Arc<Wake>> {
         self.additions.as_ref().and_then(OpenBatch::room)

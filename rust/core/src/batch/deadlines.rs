@@ -32,8 +32,8 @@ impl Batch {
         since_ns.max(self.submitted_ns)
     }
 
-    /// The clock at which the call of this function that begins at this sample must have ended, if
-    /// its batch or function has such a bound.
+    /// The latest clock at which this function's call on sample `first` may still run, if the batch
+    /// or the function has such a bound.
     #[must_use]
     pub fn expires_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
         let total = self.functions[function].policy.total_timeout.map(crate::clock::nanos);

@@ -126,7 +126,7 @@ pub struct Batch {
     /// The times of calls on gathered samples, by function. A call counts once here, though its
     /// times are in all of its cells. Written by frames and the scheduler.
     gathered: Mutex<Box<[Vec<Times>]>>,
-    /// By function: attempts beyond the first, deferred attempts, and attempts excused because of
+    /// Per function: attempts beyond the first, deferred attempts, and attempts excused because of
     /// an open circuit breaker. Written by the scheduler and frames.
     retries: Box<[AtomicU32]>,
     deferrals: Box<[AtomicU32]>,

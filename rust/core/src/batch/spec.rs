@@ -13,8 +13,8 @@ pub struct BatchSpec {
     pub batch_timeout_ns: Option<u64>,
     /// True if samples are added later, until `Scheduler::finish`; such a batch begins empty.
     pub streamed: bool,
-    /// Bound of a streamed batch's pending samples: those in full groups that are not complete. At
-    /// the bound there is no room for more.
+    /// Bound of a streamed batch's pending samples: those in full groups that are not complete.
+    /// More samples then have to wait for room.
     pub max_pending: Option<usize>,
     pub delivery: Delivery,
     /// True if observers need the usage of each sample.

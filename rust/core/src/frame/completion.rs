@@ -264,8 +264,8 @@ impl Frame {
         permit.another(self.clock.now_ns()).map(Some)
     }
 
-    /// Records that the call, which is about to fail, went to one of several endpoints and that
-    /// others are up. Its failure is then not evidence about the function's limit.
+    /// Records that the call failed at one of several endpoints while others are up. The failure,
+    /// which is reported next, is then not evidence about the function's limit.
     pub const fn others_are_up(&mut self) {
         self.others_up = true;
     }

@@ -40,7 +40,7 @@ pub struct Frame {
     alone: bool,
     /// Never empty.
     slices: Vec<BatchSlice>,
-    /// By the lane's index of a call: true if the call has not ended.
+    /// True for each call that has not ended; the index is the lane's.
     pending: Vec<bool>,
     /// Calls that the lane has ended and that are not completed yet.
     ended: EndedCalls,

@@ -20,6 +20,6 @@ pub struct HostedFrame {
     pub suspect: bool,
     /// The values of its samples, numbered from 0.
     pub payload: Box<dyn Payload>,
-    /// For `finish_group` calls: the scores of all samples.
+    /// Scores of all samples, if the calls are `finish_group` calls.
     pub scores: Vec<Option<f64>>,
 }

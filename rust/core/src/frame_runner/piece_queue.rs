@@ -62,8 +62,8 @@ impl PieceQueue {
         }
     }
 
-    /// Returns the next piece of a function that is `free`, from the session whose turn it is, and
-    /// whether it is the first piece of its frame.
+    /// Returns the next piece of a `free` function, from the session whose turn has come. The flag
+    /// is true for the first piece of a frame.
     pub(super) fn next(&mut self, mut free: impl FnMut(FunctionId) -> bool) -> Option<(Piece, bool)> {
         let after = self.sessions.range(self.last + 1..).map(|(id, _)| *id);
         let turns: Vec<u64> = after.chain(self.sessions.range(..=self.last).map(|(id, _)| *id)).collect();

@@ -174,7 +174,7 @@ impl Breaker {
 
     fn failed(&mut self, attempt: Attempt, signal: Signal, now_ns: u64, in_flight: usize, random: f64) -> bool {
         let unconnected = signal == Signal::NoConnection;
-        // Others were answered while this one waited, so only this request is slow.
+        // Other requests were answered meanwhile, so the endpoint does not hang: the call is slow.
         let slow = signal == Signal::TimedOut && attempt.sent_ns < self.answered_ns;
         self.timeouts = self.timeouts.saturating_add((signal == Signal::TimedOut && !slow).into());
         let most = if unconnected { EXCUSED_UNCONNECTED } else { EXCUSED };

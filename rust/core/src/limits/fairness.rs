@@ -4,8 +4,8 @@
 //! - If there are more engines than calls that may be in flight, the engines take turns of
 //!   `TURN_NS`, or of one call if that takes longer.
 //! - If calls wait for a rate, an engine that was served more often yields to a waiting one for
-//!   `GRACE_NS`. A rate limiter lets calls go early by more than this time, so no part of the rate
-//!   is lost.
+//!   `GRACE_NS`. No part of the rate is lost, because a rate limiter allows calls to go early by
+//!   more than this time.
 //! - A waiting engine renews its claim repeatedly: one that has crashed is not waited for.
 
 use super::lease::Lease;

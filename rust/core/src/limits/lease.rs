@@ -32,8 +32,7 @@ pub(crate) struct Lease {
     pub seen_ns: u64,
     /// The time until which it claims to wait for a permit.
     pub waits_until_ns: u64,
-    /// Permits of a rate that it was given, starting at the count of the engines that waited when
-    /// it arrived.
+    /// Number of permits under a rate. A new engine starts at the count of the waiting engines.
     pub served: u64,
 }
 

@@ -149,7 +149,7 @@ impl Limiter {
     }
 
     /// Returns the reason why a call with this many tokens, as its function counts them, can never
-    /// go; `None` if it can. Such a call fails at once: waiting makes no room for it, and all
+    /// go; `None` if it can. The call then fails at once: waiting makes no room for it, and all
     /// others would wait behind it.
     #[must_use]
     pub fn exceeds(&self, tokens: f64) -> Option<String> {
@@ -165,8 +165,7 @@ impl Limiter {
         self.acquire_by(&self.rules, now_ns, tokens, true)
     }
 
-    /// Requests a permit. With `waits`, a call that gets none is visible to other engines as
-    /// waiting.
+    /// Requests a permit. If `waits` is set, other engines can see that a call without one waits.
     fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens, waits: bool) -> AcquireResult {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
@@ -304,8 +303,8 @@ impl Limiter {
         self.breaker_open.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of calls that may be in flight now, if the limit bounds it. For a limit
-    /// that processes share it is the number of the rules.
+    /// Returns the number of calls that may be in flight now, if the limit bounds it. A limit that
+    /// processes share always has the number of its rules.
     #[must_use]
     pub fn allowed_concurrency(&self) -> Option<usize> {
         let most = self.rules.concurrency?;

@@ -4,9 +4,9 @@
 //! - Any period `t` has at most `1 + (t + SLACK_NS) / interval` permits, of `60 s / (rpm * PACE)`.
 //! - Tokens are charged by an estimate before the call, and corrected by the reported usage.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
-//! - `Retry-After`, or a pause that doubles with each refusal, holds for all calls. Without rates one
-//!   call goes then, and one more for each that was let through; a server that still refuses some
-//!   gets as many as it takes (`Window`, `Pace`). A pause that answers contradict is undone.
+//! - `Retry-After`, or a pause that doubles with each refusal, holds for all calls. Answers that
+//!   contradict a pause end it. Limits without rates then allow one call, and more as the server
+//!   takes them (`Window`, `Pace`).
 
 use super::breaker::{Attempt, Breaker, BreakerState};
 use super::feedback::{CallEnd, Feedback};
@@ -167,8 +167,8 @@ impl RateLimiter {
         if self.pace.due_ns() > now_ns {
             return Decision::Wait { until_ns: self.pace.due_ns(), on_release: false };
         }
-        // At most one interval away, if this rate set it; another process may have read its clock a
-        // little later.
+        // A time that this rate set is at most one interval away; another process may have read its
+        // clock a little later.
         let interval_ns = self.cost_ns(rules.rpm, 1.0);
         let latest_due_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
         self.requests_ns = self.requests_ns.min(latest_due_ns);
@@ -256,8 +256,8 @@ impl RateLimiter {
                 // A call sent before the rates were lowered is not evidence about the new ones.
                 if grant.sent_ns >= self.lowered_ns && !needs_no_pause {
                     (self.factor_before, self.most_before) = (self.factor, self.window.most);
-                    // Without rates, a refusal during a pause has the same meaning as the first
-                    // one.
+                    // A refusal during a pause has the same meaning as the first one, unless there
+                    // are rates.
                     if self.pauses.count == 0 || has_rates(rules) {
                         let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
                         self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
@@ -373,8 +373,8 @@ impl RateLimiter {
         }
     }
 
-    /// Number of calls in flight that throttling allows, of `most`. With rates it is `most`,
-    /// because throttling lowers the rates instead.
+    /// Number of calls in flight that throttling allows, of `most`. The result is `most` if there
+    /// are rates, because throttling lowers these instead.
     #[must_use]
     pub fn allowed_concurrency(&self, rules: &Rules, most: usize) -> usize {
         if has_rates(rules) {

@@ -1,5 +1,5 @@
-//! Number of calls that may be in flight after a pause, if there are no rates: one, then one more
-//! for each call that was let through, and at last any number.
+//! Number of calls that may be in flight after a pause, for limits without rates: one, then one
+//! more for each call that was let through, and at last any number.
 //!
 //! A server may bound the requests that it answers at a time. The sign of a bound: a request is
 //! refused while as many others are in flight as ever when one was taken. Then no more go.
@@ -12,7 +12,7 @@ use crate::words::words_of;
 const LET_THROUGH: u64 = 4;
 const SOONEST_LET_THROUGH_NS: u64 = 250_000_000;
 const LATEST_LET_THROUGH_NS: u64 = 60_000_000_000;
-/// With fewer calls in flight, a pace of the server is more likely than a bound.
+/// A pace of the server is more likely than a bound if fewer calls are in flight.
 const FEWEST_HELD: u64 = 2;
 /// A pause is over when this many calls are in flight after it.
 pub(super) const FULL: u64 = 1024;

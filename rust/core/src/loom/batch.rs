@@ -37,7 +37,7 @@ fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
     poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
 }
 
-/// A batch of groups of one sample, and how often each was handed out.
+/// A batch of groups of one, and how often each was handed out.
 struct BatchModel {
     batch: Batch,
     handed_out: Vec<AtomicU64>,

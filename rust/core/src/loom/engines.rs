@@ -8,7 +8,7 @@ use crate::sync::Mutex;
 
 const S: u64 = 1_000_000_000;
 
-/// A folder that is removed on drop.
+/// A folder that goes with its owner.
 struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -26,7 +26,7 @@ impl Drop for TempFolder {
 /// Engines with one limit: each has its limiter, and they share a file.
 struct Fleet {
     limiters: Vec<Arc<Limiter>>,
-    /// Permits that are taken, and the most at a time. A permit is subtracted before it ends.
+    /// Permits out, and the most that there were. A permit is counted before it ends.
     out: AtomicUsize,
     peak: AtomicUsize,
     _folder: TempFolder,
@@ -43,7 +43,7 @@ impl Fleet {
         Arc::new(Self { limiters, out: AtomicUsize::new(0), peak: AtomicUsize::new(0), _folder: folder })
     }
 
-    /// Takes a permit, if there is one now.
+    /// A permit, if one may be had now.
     fn go(&self, engine: usize, now_ns: u64) -> Option<Permit> {
         let AcquireResult::Permit(permit) = self.limiters[engine].acquire(now_ns, Tokens::Estimated(None)) else {
             return None;
@@ -70,7 +70,7 @@ impl Fleet {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Opens the circuit breaker, and returns when trials may go.
+    /// Opens the circuit breaker, and says when trials may go.
     fn fail_until_open(&self) -> u64 {
         for _ in 0..5 {
             let permit = self.go(0, S).expect("the breaker is closed");
@@ -129,7 +129,7 @@ fn engines_that_share_places() {
             assert!(fleet.peak() <= concurrency, "{} at a time", fleet.peak());
             fleet.flush(S);
             for engine in [0, 1] {
-                // The other engine's claim to wait has expired by then.
+                // The other engine's claim, that it waits, is over by then.
                 let permit = fleet.go(engine, 2 * S).expect("a place was lost");
                 fleet.end(permit, 2 * S, Feedback::Ok);
                 fleet.flush(2 * S);
@@ -138,8 +138,8 @@ fn engines_that_share_places() {
     }
 }
 
-/// One engine has all places and ends a call while another arrives. Once that one waits, it gets
-/// the place, and the first engine does not take it back.
+/// One engine has all places and ends a call while another comes: once that waits, the place is
+/// its own, and the first does not take it back.
 #[test]
 fn an_engine_that_comes_beside_a_call_that_ends() {
     explore(|| {
@@ -171,8 +171,8 @@ fn an_engine_that_comes_beside_a_call_that_ends() {
     });
 }
 
-/// A permit is returned unused while another thread of its engine flushes, and another engine
-/// requests one.
+/// A permit is given back unused while another thread of its engine flushes, and another engine
+/// asks.
 #[test]
 fn a_permit_that_is_given_back_beside_a_flush() {
     explore(|| {
@@ -189,7 +189,7 @@ fn a_permit_that_is_given_back_beside_a_flush() {
     });
 }
 
-/// The circuit breaker is half-open: one of all requested calls goes, and the next after its end.
+/// The circuit breaker is half-open: of all that ask one goes, and the next once that has ended.
 #[test]
 fn trials_of_a_half_open_breaker() {
     explore(|| {
@@ -254,8 +254,7 @@ fn a_trial_that_ends_beside_others(how: Trial, engines: usize) {
         };
         assert!(held.lock().len() <= most, "{} trials", held.lock().len());
         fleet.flush(now_ns);
-        // A permit that was not taken concurrently with the end is available now, and no more than
-        // one.
+        // A permit that was not taken beside the end is there now, and no more than one.
         while let Some(permit) = fleet.go(0, now_ns) {
             held.lock().push(permit);
         }
@@ -286,8 +285,8 @@ fn a_trial_that_is_given_back_beside_another_engine() {
     a_trial_that_ends_beside_others(Trial::GivenBack, 2);
 }
 
-/// A second request of a call needs a permit, concurrently with first requests and with the call's
-/// end. It exceeds the places by at most one, and all places are free afterwards.
+/// A second request of a call asks beside first ones, and beside the call's end: what goes beyond
+/// the places is one, and all places are free again.
 #[test]
 fn a_second_request_beside_its_call() {
     explore(|| {

@@ -91,8 +91,7 @@ fn a_call_that_is_given_back_beside_a_batch_that_comes() {
     a_call_that_ends_beside_a_batch_that_comes(HowItEnds::Dropped);
 }
 
-/// The batch of the running call is cancelled while the call ends: its place goes to the other
-/// batch.
+/// The batch of the call in hand is cancelled while that ends: its place is the other batch's.
 #[test]
 fn a_cancelled_call_gives_its_place_on() {
     explore(|| {

@@ -1,12 +1,12 @@
 //! Model checks: loom runs each under every interleaving that `LOOM_MAX_PREEMPTIONS` allows.
 //!
-//! `grid`: one outcome a cell, one announcement a group. `batch`: no announcement is lost.
+//! `grid`: one outcome a cell, one announcement a group. `batch`: no news of a group is lost.
 //! `scheduler`: no call is lost between a failed attempt and a sweep, no work waits while there is
 //! room. `limits`, `engines`: no limit is exceeded, each permit comes back. `gathering`: no sample
-//! of a call on several batches is lost. `open_batch`: additions and early deliveries, concurrent
-//! with outcomes and a consumer. `dependents`: a gated call is made, skipped or swept, once.
-//! `sharing`: a call that waits for an identical one gets one outcome. `frame_runner`: each call of
-//! a hosted frame is reported once, whether it is taken back, ends or is swept.
+//! of a call on several batches is lost. `open_batch`: additions and early deliveries beside
+//! outcomes and a consumer. `dependents`: a gated call is made, skipped or swept, once. `sharing`:
+//! who waits for an identical call gets one outcome. `frame_runner`: each call of a frame from
+//! elsewhere is reported once, whoever takes it back, ends it or goes.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the model")]
 
@@ -23,8 +23,8 @@ mod sharing;
 
 use loom::thread;
 
-/// Explores a model. Without a bound, a model of three threads over locks takes hours; more than
-/// three preemptions found no more faults.
+/// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions
+/// find the same as more.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     explore_within(3, model);
 }
@@ -37,7 +37,7 @@ fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) 
     builder.check(model);
 }
 
-/// Runs these closures concurrently and waits for all.
+/// Runs these beside each other and waits for all.
 fn beside(these: Vec<Box<dyn FnOnce() + Send>>) {
     let threads: Vec<_> = these.into_iter().map(thread::spawn).collect();
     for one in threads {

@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 
 pub(super) const RAN: Times = Times { started_ns: 1, run_ns: 1 };
 
-/// A lane that accepts frames up to its places, and holds them until the model takes them out.
+/// A lane that holds the frames it is given, up to its places, until the model takes them out.
 pub(super) struct Holding {
     places: usize,
     /// The most calls of a frame.
@@ -25,12 +25,12 @@ pub(super) struct Holding {
     held: Mutex<Vec<Frame>>,
     /// Someone is in `run`.
     running: AtomicBool,
-    /// `run` was entered twice, or without room. It is checked at the end, because the scheduler
-    /// catches panics in `run`.
+    /// `run` was entered twice, or without room. Told at the end: the scheduler catches what panics
+    /// in `run`.
     overrun: AtomicBool,
     /// Frames that came.
     started: AtomicUsize,
-    /// Result of `Lane::shares_threads`.
+    /// Its calls end on threads that others wait for.
     shares_threads: bool,
 }
 
@@ -160,7 +160,7 @@ fn status(batch: &Batch, sample: usize) -> Status {
     status
 }
 
-/// A frame's call fails while its batch is cancelled: in any order the call ends once, as
+/// A frame in hand fails while its batch is cancelled: whoever comes first, the call ends, once, as
 /// cancelled.
 fn a_failing_attempt_beside_a_cancel(kind: FailureKind, retries: u16) {
     explore(move || {

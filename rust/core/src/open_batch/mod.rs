@@ -200,8 +200,8 @@ impl OpenBatch {
         self.state.lock().ended.is_some()
     }
 
-    /// Ends additions; false if they had ended before. With `whole`, it is refused while a group
-    /// lacks samples.
+    /// Ends additions; false if they had ended before. If `whole` is set, a group that lacks
+    /// samples is an error.
     pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let mut state = self.state.lock();
         if state.ended.is_some() {

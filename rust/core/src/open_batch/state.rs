@@ -20,7 +20,7 @@ pub(super) struct OpenGroup {
 }
 
 pub(super) struct OpenBatchState {
-    /// By place, the time when it was taken; 0 if it is free. Places behind the last are free too.
+    /// The time when each place was taken; 0 if it is free. Places behind the last are free too.
     pub(super) since_ns: Vec<u64>,
     pub(super) groups: Vec<OpenGroup>,
     /// The lowest place that may be free: all places before it are taken.

@@ -114,7 +114,7 @@ impl FrameOwner for SchedulerCore {
             state.freed(function, InHand { calls, ..InHand::default() });
             state.ended += 1;
             state.estimates[function].learn(run_ns, ran);
-            // Most of the time nothing waits, or there is enough with the lane.
+            // Usually no call waits, or the lane has enough.
             let share = self.concurrent_calls(function, state.estimates[function]);
             let enough = share.is_some_and(|share| !share.has_room(state.in_flight[function].calls));
             if enough || !state.works.has_ready(function) {

@@ -1,4 +1,4 @@
-//! Reports of batches to a tracer, and its view of queues.
+//! Waiting and running calls, for a tracer.
 
 use crate::batch::Batch;
 use crate::function::Shape;
@@ -13,13 +13,13 @@ pub struct FunctionLoad {
     pub queued: usize,
     /// Calls that lanes have.
     pub in_flight: usize,
-    /// Calls that its limit allows at a time now, where it has one that says so.
+    /// Calls that its limit allows at a time now, if the limit bounds them.
     pub limit: Option<usize>,
     /// True if its circuit breaker is open.
     pub breaker_open: bool,
 }
 
-/// One for each function, and how many batches are open.
+/// The loads of all functions, and the number of open batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loads {
     pub functions: Vec<FunctionLoad>,

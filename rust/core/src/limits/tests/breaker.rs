@@ -1,4 +1,4 @@
-//! The circuit breaker against a model that computes everything from the history of requests.
+//! The circuit breaker against a model that knows nothing but what happened: all of it, in order.
 
 use proptest::prelude::*;
 
@@ -18,11 +18,11 @@ struct Event {
     in_flight: usize,
 }
 
-/// The breaker's rules, computed from the history since the last answer.
+/// The breaker's rules, computed from the whole history since the last answer.
 #[derive(Debug, Default)]
 struct Model {
     events: Vec<Event>,
-    /// The openings since it was last closed: time, and number of events so far.
+    /// When it opened, each time since it was last closed, with how many events there were.
     opened: Vec<(u64, usize)>,
     open_until_ns: u64,
     /// Trials answered since it last opened.
@@ -54,7 +54,7 @@ impl Model {
         }
     }
 
-    /// Distinct failures since the last answer; after an opening, only requests sent since count.
+    /// Distinct failures since the last answer; what was sent before it opened counts no more then.
     fn failures(&self, of: impl Fn(&Event) -> bool) -> usize {
         let before = self.events.len() - self.since_answer().len();
         let open_at = |number: usize| self.opened.iter().any(|(_, events)| number >= *events);
@@ -154,7 +154,7 @@ proptest! {
                 Step::Send(history) => {
                     let state = breaker.state(now_ns);
                     prop_assert_eq!(state == BreakerState::Closed, model.opened.is_empty());
-                    // Trials are replaced after a minute, which the model does not cover.
+                    // Trials are given up after a minute, which the model does not know.
                     let given_up = breaker.trials > 0 && breaker.trials_until_ns <= now_ns;
                     if !model.opened.is_empty() && !given_up {
                         prop_assert_eq!(state == BreakerState::Trial, model.is_trial(now_ns), "{:?} {:?}", state, model);
@@ -206,7 +206,7 @@ fn more_must_fail_than_are_in_flight() {
     assert!(!breaker.is_open(), "a hundred others may be answered yet");
     breaker.record(sent(FRESH), Signal::Failed, 2 * S, 100, 0.5);
     assert!(breaker.is_open());
-    // A call can't cause a missing connection.
+    // No call can be to blame if there is no connection.
     let (mut breaker, again) = (Breaker::default(), History { failed_before: true, ..History::default() });
     for at in 0..FAILURES {
         assert!(!breaker.is_open());
@@ -234,7 +234,7 @@ fn a_slow_call_says_nothing_where_others_were_answered() {
         assert!(!breaker.record(sent(FRESH), Signal::TimedOut, 31 * S + at, 0, 0.5));
     }
     assert!(!breaker.is_open() && !breaker.is_silent());
-    // Sent since, and no request was answered: the endpoint hangs.
+    // Sent since, and no answer to anybody: it hangs.
     for at in 0..FAILURES {
         assert_eq!(breaker.is_silent(), at >= SILENT);
         let attempt = Attempt { sent_ns: 21 * S, ..sent(FRESH) };
@@ -256,7 +256,7 @@ fn excuses_are_bounded() {
         let attempt = Attempt { sent_ns: now_ns, trial: true, history };
         let is_excused = breaker.record(attempt, Signal::Failed, now_ns, 0, 1.0);
         assert_eq!(is_excused, excused < EXCUSED);
-        // A failure that is the call's frees the place of the trial at once.
+        // Its own failure says nothing: the place is another's at once.
         assert_eq!(breaker.state(now_ns) == BreakerState::Trial, !is_excused);
         now_ns = breaker.open_until_ns.max(now_ns);
     }

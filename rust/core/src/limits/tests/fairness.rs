@@ -1,4 +1,4 @@
-//! Turns among engines, for any leases.
+//! Whose turn it is, for any leases.
 
 use proptest::prelude::*;
 
@@ -38,9 +38,9 @@ proptest! {
         prop_assert!(idle.is_none_or(|me| !owes(*me) && !yields(*me)));
         let turn = |me: usize| yields_turn_until(&leases, me, S, S);
         prop_assert!(waiting.is_empty() || waiting.iter().any(|me| turn(*me).is_none()));
-        // A less served engine is waited for only for a few milliseconds.
+        // An engine that was left behind is waited for a few milliseconds only.
         prop_assert!(live.iter().all(|me| turn(*me).is_none_or(|until_ns| until_ns <= S + S / 50)));
-        // An engine that arrives gets no advantage over those that wait.
+        // One that comes has no more turns to make up for than those that wait.
         for me in live {
             let least = waiting.iter().filter(|other| **other != me).map(|other| leases[*other].served).min();
             let active = (0..leases.len()).filter(|other| *other != me && !leases[*other].is_empty() && active(*other));

@@ -40,7 +40,7 @@ fn engines_with_one_key_share_its_limit() {
     let mut held: Vec<Permit> = [&one, &two, &one].into_iter().filter_map(|limiter| go(limiter, S)).collect();
     assert_eq!(held.len(), 3);
     assert!(go(&one, S).is_none() && go(&two, S).is_none());
-    // Permits that another process releases are polled for, since no notification comes.
+    // Permits that another process gives back are polled for: nobody tells.
     assert!(
         matches!(two.acquire(S, Tokens::Estimated(None)), AcquireResult::Wait { until_ns, .. } if until_ns < S + S / 10)
     );
@@ -48,7 +48,7 @@ fn engines_with_one_key_share_its_limit() {
     assert!(one.has_unwritten() && one.flush(S) && !one.has_unwritten());
     let third = go(&two, S);
     assert!(third.is_some() && go(&one, S).is_none());
-    // An unused permit is written with the next use.
+    // One that was never used is written with the next look.
     drop(third);
     assert!(two.flush(S) && go(&one, S).is_some());
 }
@@ -101,7 +101,7 @@ fn a_file_that_stays_locked_refuses_and_says_so() {
     rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let asked = |at_ns| limiter.acquire(at_ns, Tokens::Estimated(None));
     assert!(matches!(asked(2 * S), AcquireResult::Wait { .. }));
-    // No engine requested a permit in between: the file may have been unlocked.
+    // No engine asked in between: it may have been free.
     for second in 100..=159 {
         assert!(matches!(asked(second * S), AcquireResult::Wait { .. }), "{second}");
     }
@@ -150,7 +150,7 @@ fn engines_never_have_more_in_flight_than_the_key_allows() {
     });
     assert_eq!(done.load(Ordering::SeqCst), 1200);
     assert!((2..=5).contains(&most.load(Ordering::SeqCst)), "{most:?}");
-    // All permits were returned.
+    // All is given back.
     let after = limiter(&limit);
     let permits: Vec<Permit> = (0..5).filter_map(|_| go(&after, now_ns())).collect();
     assert_eq!(permits.len(), 5);

@@ -24,7 +24,7 @@ fn ended(feedback: Feedback, tokens: Option<f64>) -> CallEnd {
     CallEnd { feedback, tokens, history: History::default() }
 }
 
-/// A folder that is removed on drop.
+/// A folder that goes with its owner.
 struct Folder(PathBuf);
 
 impl Folder {

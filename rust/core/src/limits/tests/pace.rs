@@ -1,4 +1,4 @@
-//! The pace of a server that sends no `Retry-After`.
+//! The pace of a server that does not say when to come again.
 
 use proptest::prelude::*;
 
@@ -77,7 +77,7 @@ fn a_pace_is_gone_seconds_after_the_last_refusal() {
     assert!(taken > 1000 && refused == 0, "{taken} of 2000, {refused} refused");
 }
 
-/// After a failure of the server, refusals lead to pauses.
+/// A server that is down, or overloaded, is left in peace: after a failure refusals are pauses.
 #[test]
 fn a_server_that_fails_has_no_pace() {
     let mut client = Client::new();

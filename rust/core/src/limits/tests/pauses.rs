@@ -72,8 +72,8 @@ fn pauses_grow_are_bounded_and_end_with_an_answer() {
     assert!(matches!(asked, Decision::Throttled(for_ns) if for_ns >= 299 * S), "{asked:?}");
 }
 
-/// `Retry-After: 0`, or a date in the past, is believed twice; the attempts of all calls would
-/// otherwise be used up within milliseconds.
+/// `Retry-After: 0`, or a date that is past: believed twice, or the attempts of all calls would be
+/// gone within milliseconds.
 #[test]
 fn a_server_that_always_says_at_once_is_paused_for() {
     let rules = Rules { concurrency: Some(10), ..Rules::default() };
@@ -132,12 +132,12 @@ fn a_pause_counts_no_call_that_was_sent_before_it() {
     assert!(go(&mut limiter, 3 * S).is_none(), "its end says nothing of what may go now");
     limiter.refund(&rules, next);
     assert!(go(&mut limiter, 3 * S).is_some());
-    // Without any further sign, the limiter stops letting calls wait.
+    // A call without any further sign is given up.
     assert!(go(&mut limiter, 3 * S).is_none() && go(&mut limiter, 64 * S).is_some());
 }
 
-/// Refusals are quick and answers are not: a limiter that waited for answers would take 30 s to use
-/// 60 free places of a judge that takes five.
+/// Refusals are quick where answers are not: who waits for answers takes 30 s to use 60 free places
+/// of a judge that takes five.
 #[test]
 fn calls_that_were_not_refused_in_time_have_more_go() {
     let rules = Rules { concurrency: Some(100), ..Rules::default() };

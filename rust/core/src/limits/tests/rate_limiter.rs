@@ -15,7 +15,7 @@ fn rpm(rpm: f64) -> Rules {
     Rules { rpm: Some(rpm), ..Rules::default() }
 }
 
-/// A server whose sliding windows of `window_ns` take at most `most` requests.
+/// Lets sliding windows of `window_ns` have at most `most` requests.
 struct Server {
     window_ns: u64,
     most: usize,
@@ -46,8 +46,8 @@ struct Count {
     sent: Vec<u64>,
 }
 
-/// Sends requests through a limiter for `for_ns`. A request reaches the server, and its answer the
-/// client, with a delay of up to `jitter_ns`; a waiting call wakes late by up to `lag_ns`.
+/// Sends requests through a limiter for `for_ns`; each reaches the server and is answered with a
+/// delay of up to `jitter_ns` either way, and the one who asks wakes late by up to `lag_ns`.
 fn run(rules: &Rules, server: &mut Server, for_ns: u64, lag_ns: u64, jitter_ns: u64, seed: u64) -> Count {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut limiter, mut count, mut now_ns) = (RateLimiter::default(), Count::default(), S);
@@ -212,8 +212,8 @@ fn an_earlier_lower_rate_holds_nobody_up() {
     assert!(until_ns <= 3 * S, "{until_ns}");
 }
 
-/// A process may read its clock before its turn. The values that another process wrote meanwhile
-/// must not be set back by that.
+/// The clock of a process is read before its turn comes: what another wrote meanwhile is not to be
+/// pulled back by that.
 #[test]
 fn a_clock_that_was_read_early_moves_nothing() {
     let (rules, mut limiter) = (rpm(600.0), RateLimiter::default());

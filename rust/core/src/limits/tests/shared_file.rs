@@ -48,12 +48,11 @@ fn calls_in_flight_elsewhere_count_until_their_process_ends() {
     with(&mut there, S, |locked| locked.set_in_flight(3));
     assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 3);
     assert_eq!(with(&mut there, S, |locked| locked.in_flight_elsewhere()), 0);
-    // Other engines never free the calls of a living process; when the engine leaves, its calls are
-    // freed.
+    // An engine of a process that lives is never freed by others; when it leaves, it is.
     assert!(!with(&mut here, 2 * S, |locked| locked.free_expired(2 * S)));
     there.leave();
     assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 0);
-    // The same for a process that was killed: its pid and its start time are in the file.
+    // The same by a process that was killed: its number and the time of its start are in the file.
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     let mut killed = SharedFile::new(&folder.file());
     killed.impersonate(child.id());
@@ -116,19 +115,18 @@ fn a_wrong_checksum_starts_anew() {
         matches!(asked(&mut here, 101 * S), Decision::Wait { until_ns, .. } if until_ns == 220 * S),
         "two minutes are believed"
     );
-    // The same numbers except one.
+    // The same numbers, but for one.
     let mut bytes = std::fs::read(folder.file()).unwrap();
     bytes[24] ^= 1;
     std::fs::write(folder.file(), bytes).unwrap();
     assert!(matches!(asked(&mut here, 101 * S), Decision::Go(_)));
-    // The checksum is right, but the clock of the file's boot was ahead.
+    // Written as a whole, by a clock that has begun anew since.
     with(&mut here, 1_000_000 * S, |locked| locked.limiter.ask(&rules, 1_000_000 * S, Tokens::Estimated(None), 0));
     assert!(matches!(asked(&mut here, 200 * S), Decision::Go(_)));
     assert!(matches!(asked(&mut here, 200 * S), Decision::Wait { until_ns, .. } if until_ns < 202 * S));
 }
 
-/// The part of a rate that a process took stays taken after its death, since the endpoint has
-/// counted it.
+/// The part of a rate that a process took stays taken when it dies: the endpoint has counted it.
 #[test]
 fn the_rate_of_a_killed_process_is_not_given_out_twice() {
     let folder = Folder::new();
@@ -174,7 +172,7 @@ proptest! {
         if whole {
             file = bytes;
         } else {
-            // The head is intact, the numbers are cut off.
+            // The head stays: its numbers don't.
             file.truncate(16);
             file.extend_from_slice(&bytes);
         }

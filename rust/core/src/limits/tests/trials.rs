@@ -27,7 +27,7 @@ fn an_open_breaker_lets_trials_through_and_then_refuses() {
             Decision::Go(grant) => {
                 assert!(grant.trial && go(&mut limiter, now_ns).is_none(), "one trial at a time");
                 trials += 1;
-                // A result that is not evidence frees its place for another trial.
+                // One that says nothing leaves its place to another.
                 let feedback = if trials % 2 == 0 { Feedback::NoConnection } else { Feedback::Unknown };
                 limiter.record(&rules, now_ns, grant, ended(feedback, None), 0, 1.0);
             }
@@ -40,7 +40,7 @@ fn an_open_breaker_lets_trials_through_and_then_refuses() {
         }
     }
     assert!((50..=60).contains(&trials), "{trials}");
-    // The endpoint still gets trials.
+    // It still gets trials.
     now_ns += 15 * S;
     for width in [1, 2, 8] {
         let sent: Vec<Grant> = (0..20).map_while(|_| go(&mut limiter, now_ns)).collect();
