@@ -1,12 +1,11 @@
-//! When the call in hand is slow, out of time or out of grace: pure decisions over what the page
-//! shows.
+//! Decides when the running call is slow, out of time or out of grace; pure functions of what the
+//! page shows.
 //!
-//! - Nothing is done on one look: claim and start must be the same on two (shared-page-1). A stated
-//!   start counts only between the sending of the frame and the first sight of the claim.
-//! - A claim is signalled once, asked for its stack shortly before its kill, and killed a grace
-//!   later.
-//! - A worker that shows no claim for `SILENT` is killed; `LATE` is enough where its frame has
-//!   ended or it is stopped. The same holds for one whose claims go back again and again.
+//! - Every action needs two checks with the same claim and start (shared-page-1). A stated start
+//!   counts only if it is between the sending of the frame and the first sight of the claim.
+//! - A claim is signalled once; its stack is requested shortly before its kill, a grace later.
+//! - A worker that shows no claim for `SILENT` is killed; `LATE` is enough if its frame has ended
+//!   or it is stopped. A worker whose claims go backwards repeatedly is killed too.
 
 use std::time::Duration;
 
@@ -14,23 +13,23 @@ use guerdon_core::clock::nanos;
 
 use crate::shared_page::{DECODING, IMPORTING, LOADING, SETUP};
 
-/// Time between two looks at a busy worker.
+/// Interval of checks on a busy worker.
 pub(super) const TICK: Duration = Duration::from_millis(10);
-/// Age of a call from which on the calls behind it are given to others.
+/// Age of a call from which on the calls behind it are moved to other workers.
 pub(super) const SLOW: Duration = Duration::from_millis(20);
 /// Time that a busy worker may show no claim.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
-/// The same for one that can't be about to show any.
+/// The same for a worker that can't be about to show one.
 pub(super) const LATE: Duration = Duration::from_secs(1);
-/// Time before a kill at which the worker is asked for its location: a quarter of the grace,
-/// between these two, as a busy machine needs more than an idle one. If the grace is shorter still,
-/// it is asked at the kill.
+/// Time before a kill at which the stack of the worker is requested: a quarter of the grace,
+/// between these two bounds, because a busy machine needs more time than an idle one. If the grace
+/// is shorter still, the request comes with the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 pub(super) const MOST_WORDS: Duration = Duration::from_secs(1);
-/// Number of times that a claim may go back in one frame: once by honest workers, where the claim
-/// was guessed from half a snapshot.
+/// Times that a claim may go backwards in one frame. Correct workers do so once, if the claim was
+/// guessed from half a snapshot.
 const BACKS: u32 = 16;
-/// Time until a look that may confirm what the last one saw.
+/// Time until a check that may confirm the last one.
 const CONFIRM: Duration = Duration::from_millis(2);
 
 /// The call or phase that a worker claims.
@@ -39,12 +38,12 @@ pub(super) struct InHand {
     pub claim: u64,
     /// Start by the worker's clock.
     pub started_ns: u64,
-    /// When its frame was sent.
+    /// The time when its frame was sent.
     pub sent_ns: u64,
     /// Time limit of the running call, from its start.
     pub limit_ns: u64,
     pub grace_ns: u64,
-    /// False once nobody waits for it.
+    /// False if its outcome is not needed any more.
     pub open: bool,
 }
 
@@ -53,11 +52,11 @@ pub(super) struct InHand {
 pub(super) enum Action {
     /// Send the timeout signal for the claim.
     Fire,
-    /// Ask for the stack: the kill is near.
+    /// Request the stack, because the kill is near.
     AskStack,
     /// Kill the process group.
     Kill,
-    /// The same, for its claim.
+    /// Kill the process group for the claim itself.
     Disown,
 }
 
@@ -65,35 +64,35 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Check {
     pub action: Option<Action>,
-    /// The call in hand runs longer than `SLOW`.
+    /// The running call is older than `SLOW`.
     pub slow: bool,
-    /// Age of the call; 0 when nothing is in hand for certain.
+    /// Age of the call; 0 if none is confirmed.
     pub age_ns: u64,
-    /// When to look again.
+    /// Time of the next check.
     pub wake_ns: u64,
 }
 
 /// Results of earlier checks.
 #[derive(Default)]
 pub(super) struct CallWatch {
-    /// Claim and stated start at the last look, and when that claim was seen first.
+    /// Claim and stated start at the last check, and the first sight of that claim.
     seen: Option<(u64, u64, u64)>,
     /// The last claim that was signalled.
     fired: Option<u64>,
-    /// The last claim whose location was asked for.
+    /// The last claim whose stack was requested.
     asked: Option<u64>,
-    /// The claim in hand when it was found closed, and when.
+    /// The claim that was found closed, and the time.
     closed: Option<(u64, u64)>,
-    /// The claim furthest ahead in its frame, and how often an earlier one was seen since that
-    /// frame began.
+    /// The claim furthest ahead in its frame, and how often an earlier one was seen since the frame
+    /// began.
     furthest: u64,
     backs: u32,
-    /// Since when nothing has been claimed.
+    /// Since when no claim has been seen.
     silent_ns: Option<u64>,
 }
 
 impl CallWatch {
-    /// One look at a busy worker.
+    /// Makes a check on a busy worker.
     pub(super) fn check(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Check {
         let tick = now_ns.saturating_add(nanos(TICK));
         let Some(hand) = in_hand else {
@@ -150,7 +149,7 @@ impl CallWatch {
         Check { action, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
     }
 
-    /// Notes a claim; whether the worker goes back too often.
+    /// Records a claim; true if the worker's claims go backwards too often.
     fn goes_back(&mut self, claim: u64) -> bool {
         if claim >> 8 != self.furthest >> 8 {
             self.backs = 0;
@@ -162,18 +161,19 @@ impl CallWatch {
         false
     }
 
-    /// Returns whether nothing has been claimed for `LATE`.
+    /// Returns whether no claim has been seen for `LATE`.
     pub(super) fn is_late(&self, now_ns: u64) -> bool {
         self.silent_ns.is_some_and(|since| now_ns.saturating_sub(since) >= nanos(LATE))
     }
 
-    /// The worker answered: the time without a claim counts anew.
+    /// Restarts the time without a claim, because the worker answered.
     pub(super) fn heard(&mut self) {
         self.silent_ns = None;
     }
 }
 
-/// Returns the place of a claim in its frame: loading, setup, importing, decoding, then the calls.
+/// Returns the position of a claim in its frame: loading, setup, importing, decoding, then the
+/// calls.
 const fn place(claim: u64) -> u64 {
     match (claim & 0xFF) as u8 {
         LOADING => 0,

@@ -1,4 +1,4 @@
-//! Counts of one function's calls that its loop runs and has waiting, and how many more it takes.
+//! Counts of one function's running and waiting calls on its loop, and the room for more.
 //!
 //! - Calls that wait on the loop are beyond the scheduler's order. A loop therefore takes as many
 //!   as fill its free slots and as are expected to start within `AHEAD_NS`: long calls one by one,

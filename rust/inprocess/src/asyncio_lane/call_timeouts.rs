@@ -1,7 +1,7 @@
 //! Timeouts of the calls of an event loop: which ones the watchdog ends, and which ones the loop
 //! must cancel.
-//! - At `timeout` the loop cancels a call's task; at `timeout + grace` the watchdog ends the call
-//!   without it.
+//! - The loop cancels a call's task at `timeout`; the watchdog ends the call without the loop at
+//!   `timeout + grace`.
 //! - A call that the scheduler swept is cancelled in the same way.
 
 use guerdon_core::function::FunctionId;

@@ -1,7 +1,7 @@
 //! One event loop of the asyncio lane: its waiting frames, its frames in flight, its heartbeat.
 //!
-//! - It is woken once for all frames that arrive before it takes them.
-//! - It cancels a call at its timeout. At `timeout + grace` the watchdog ends the call, whatever
+//! - It is woken once for all frames that arrive until it has time for them.
+//! - It cancels a call at its timeout. The watchdog ends the call at `timeout + grace`, whatever
 //!   the loop's state: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
 //! - After some milliseconds without a turn Python inspects it and names the call that blocks it.
 //! - After half a second without a turn, with work, it counts as blocked. If it does not turn from

@@ -5,7 +5,7 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::time::thread_cpu_ns;
 
 /// Processor time of a silent loop's thread since its last turn, from which on a call counts as the
-/// cause. With less, a busy machine may not have run the thread.
+/// cause. If it is less, a busy machine may not have run the thread.
 const RAN_NS: u64 = 100_000_000;
 
 #[derive(Default)]

@@ -1,11 +1,11 @@
 //! The threads of the lane: which waits, which runs what, and when another is needed.
 //!
 //! A function has at most its limit of counted threads. A thread whose call ran past its timeout,
-//! or was ended by the scheduler, is abandoned: it is not counted any more, another may take its
-//! place, its results are dropped, and it ends when it comes back. While too many threads of a
-//! function hang, its calls fail at once. `setup()` runs once, on the first thread, while the
-//! others wait (and again with the next batch after a failure); `close()` runs once, on the last. A
-//! thread that dies fails its running call, and another is started for the waiting frames.
+//! or was ended by the scheduler, is abandoned: another thread may take its place, later results
+//! are dropped, and the thread ends when it comes back. While too many threads of a function hang,
+//! its calls fail at once. `setup()` runs once, on the first thread, while the others wait (and
+//! again with the next batch after a failure); `close()` runs once, on the last. A thread that dies
+//! fails its running call, and another is started for the waiting frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Result for the running call of a worker that was killed with the process that forked it.
+//! Result of the running call of a worker that was killed with the process that forked it.
 //!
-//! A loss that other workers shared costs it nothing but another attempt. It has a loader to itself
-//! then, or after a second such loss a zygote, and the loss of that is its end.
+//! If other workers were lost too, the call gets another attempt. It then has a dedicated loader,
+//! after a second such loss a dedicated zygote, and fails if that is lost.
 
 use guerdon_core::clock::nanos;
 use guerdon_core::loss_ledger::{Charge, LossLedger, LossProgress};
@@ -36,7 +36,7 @@ impl SentFrame {
             return;
         }
         match (ledger.lost(&self.frame, call, &(), standing), setup) {
-            (Charge::GoesBack, _) => {} // with all else that did not end
+            (Charge::GoesBack, _) => {} // with the other calls that did not end
             (Charge::Failed(_), _) => self.fail_in_hand(call, times, &loss),
             (Charge::Guilty(_), Some(phase)) => self.charge_setup(phase, &loss),
             (Charge::Guilty(_), None) => {
@@ -46,8 +46,8 @@ impl SentFrame {
         }
     }
 
-    /// Returns whether the death of a worker in a call is the first by itself, after a zygote was
-    /// lost under it: it is tried once more, as any call is.
+    /// Returns whether this is the first death of a worker by itself in the call, after a zygote
+    /// was lost with it. The call is then tried once more, as any call is.
     pub(super) fn is_excused(&self, hand: Current, page: &PageSnapshot, ledger: &LossLedger<()>, now_ns: u64) -> bool {
         let call = match hand {
             Current::Nothing => return false,

@@ -14,7 +14,7 @@ use crate::wire::Message;
 use crate::worker_socket::ReadMode;
 
 impl Session {
-    /// Looks at what the worker has in hand; when to look again.
+    /// Checks the running call of the worker. Returns the time of the next check.
     pub(super) fn check(&mut self) -> Result<u64, SessionEvent> {
         if self.receive(ReadMode::All)? {
             return Err(SessionEvent::Retire { ask: false });
@@ -70,10 +70,10 @@ impl Session {
         SessionEvent::kill(why)
     }
 
-    /// Has the worker end its claim by an exception.
+    /// Makes the worker end its claim by an exception.
     pub(super) fn fire(&self, claim: u64) {
         debug!(pid = self.process.child.pid.as_raw_pid(), "timeout signal");
-        // If either fails the process is ending; the kill is due in any case.
+        // If either fails the process is ending; the kill comes in any case.
         if self.process.child.page.aim(claim).is_ok() {
             let _ = self.process.child.pidfd.signal(Signal::URG);
         }
@@ -88,8 +88,8 @@ impl Session {
                 }
                 self.slot.set_stalled(true);
                 self.in_flight.lock().note_slow();
-                // If no call is behind the slow one, there is none to take back yet, but none may
-                // be put behind it either.
+                // If no call is behind the slow one, none is taken back yet, and none may be sent
+                // behind it either.
                 let taken = !held_up || self.process.child.page.take_back(self.in_flight.lock().last_id()).is_ok();
                 self.taking = Some(PendingReturn { asked_ns: now_ns, collected: !held_up || !taken });
             }
@@ -101,13 +101,13 @@ impl Session {
         }
     }
 
-    /// Fails a call that ends, or begins again to count one that begins, because of its output.
+    /// Fails a call because of its output, or restarts the count for a call that begins.
     pub(super) fn judge_output(&mut self, message: &Message) {
         let printed = || self.process.printed();
         match message {
             Message::Begun { frame, prepared } => {
                 self.output_meter.begun(*prepared, printed);
-                // A worker without an answer goes on after a while.
+                // A worker that gets no answer goes on after a while.
                 let _ = self.process.child.page.counted(*frame);
             }
             Message::Cells { .. } | Message::Done { ran: 1.., .. } => {
