@@ -11,7 +11,7 @@ type Listener = Box<dyn Fn(&str) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct FolderFailure {
     reported: Mutex<(Option<String>, Option<Listener>)>,
-    /// The folder is not used any more.
+    /// True if the folder is not used any more.
     over: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ impl FolderFailure {
         }
     }
 
-    /// Warns, and has the folder left alone.
+    /// Warns, and stops all use of the folder.
     pub(crate) fn end(&self, reason: &str) {
         self.over.store(true, Ordering::Relaxed);
         self.tell(reason);
@@ -38,7 +38,7 @@ impl FolderFailure {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Calls `listener` with the reason, at once if there is one.
+    /// Calls `listener` with the reason of a failure, at once if there was one.
     pub(crate) fn listen(&self, listener: Listener) {
         let mut reported = self.reported.lock();
         if let Some(reason) = &reported.0 {

@@ -116,8 +116,8 @@ impl PageSnapshot {
         made
     }
 
-    /// A page on which calls of a frame gave these values; they began at these times, and one more
-    /// time is when the next one began, or the frame ended.
+    /// A page on which calls of a frame gave these values. `times_ns` has the start of each call,
+    /// and the start of the next call or the end of the frame.
     #[cfg(test)]
     pub(super) fn after(frame: u64, values: &[f64], times_ns: &[u64], ended: bool) -> Self {
         let at = half(frame) / 8;

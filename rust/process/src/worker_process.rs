@@ -1,4 +1,4 @@
-//! A worker's process, with its output and its end. After its end, however it came, its group is
+//! A worker's process, with its output and its end. After any end of the process its group is
 //! killed, its output read and the process reaped. It is signalled only before that, because its
 //! pid may be reused afterwards.
 

@@ -1,13 +1,13 @@
 //! The remote lane: calls on other nodes, whose agents run them on their lanes.
 //!
-//! `lane` is what the scheduler sees, `node` one agent as the driver knows it, `session` the task
-//! that serves it; `agent` is the other side. `link` carries bytes between the two, whatever the
-//! transport, and `host` carries messages over a Unix socket; `wire` has their meaning. `loss` and
-//! `apart` tell which call ended its node; `backlog` and `balance` keep its workers busy.
+//! `lane` implements the trait of the scheduler, `node` is the driver's state of one agent,
+//! `session` the task that serves it; `agent` is the other side. `link` carries bytes between the
+//! two over any transport, and `host` carries messages over a Unix socket; `wire` defines them.
+//! `loss` and `apart` find the call that ended its node; `backlog` and `balance` keep workers busy.
 //!
-//! - All scheduling stays in the driver: an agent retries nothing and knows no batch.
-//! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes:
-//!   whatever comes, nothing here panics, waits for ever or grows without bound.
+//! - All scheduling is done in the driver: an agent retries no call and has no batches.
+//! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes: no
+//!   bytes make it panic, wait for ever or grow without bound.
 
 #![forbid(unsafe_code)]
 

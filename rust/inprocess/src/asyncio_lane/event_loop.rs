@@ -1,6 +1,6 @@
 //! One event loop of the asyncio lane: its waiting frames, its frames in flight, its heartbeat.
 //!
-//! - It is woken once for all frames that arrive until it has time for them.
+//! - It is woken once for all frames that arrive until it takes the first.
 //! - It cancels a call at its timeout. The watchdog ends the call at `timeout + grace`, whatever
 //!   the loop's state: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
 //! - After some milliseconds without a turn Python inspects it and names the call that blocks it.
