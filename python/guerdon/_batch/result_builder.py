@@ -1,4 +1,4 @@
-"""Makes the result of a batch that is complete, as its dispatcher's options say."""
+"""Makes the result of a complete batch by its dispatcher's options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ResultBuilder:
     incomplete: str
     max_failure_rate: float
     example: Callable[[], str] = str
-    # Called with each result that is made, on the thread that asks for it; none of them raises.
+    # Called with each new result, on the thread that requests it; none of them raises.
     listeners: list[Callable[[RewardBatch], None]] = field(default_factory=list)
 
     @cached_property
@@ -84,7 +84,7 @@ class ResultBuilder:
         return QuietRewards(self._columns[0], self.example)
 
     def allow_equal(self) -> None:
-        """Its functions may give the same number always, which is then not reported."""
+        """Allows functions that always give the same number: they are not reported."""
         self._quiet.allow_equal()
 
     def new_failure_rate(self) -> FailureRate:

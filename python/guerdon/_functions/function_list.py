@@ -96,7 +96,7 @@ def refuse_repeated_names(specs: Iterable[FunctionSpec]) -> None:
 
 
 def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
-    """The functions, each with the numbers of its limit's key, wherever one of them gave them.
+    """Returns the functions, each with the numbers of its limit's key, which any of them may give.
 
     Raises:
         RegistrationError: Two functions give different numbers for one key.
@@ -127,8 +127,8 @@ def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
 
 
 def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec], Limit | None]) -> list[FunctionSpec]:
-    """The functions, and the members of panels, with the limits that `change` gives each; as they
-    are where it gives them theirs."""
+    """Returns the functions, and the members of panels, with the limits that `change` returns;
+    unchanged if the limits are the same."""
 
     def changed(spec: FunctionSpec) -> FunctionSpec:
         compound: Any = spec.compound

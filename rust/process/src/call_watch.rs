@@ -34,7 +34,7 @@ const CONFIRM: Duration = Duration::from_millis(2);
 
 /// The call or phase that a worker claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InHand {
+pub(super) struct RunningClaim {
     pub claim: u64,
     /// Start by the worker's clock.
     pub started_ns: u64,
@@ -93,9 +93,9 @@ pub(super) struct CallWatch {
 
 impl CallWatch {
     /// Makes a check on a busy worker.
-    pub(super) fn check(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Check {
+    pub(super) fn check(&mut self, now_ns: u64, running_claim: Option<RunningClaim>) -> Check {
         let tick = now_ns.saturating_add(nanos(TICK));
-        let Some(hand) = in_hand else {
+        let Some(hand) = running_claim else {
             self.seen = None;
             let since = *self.silent_ns.get_or_insert(now_ns);
             let action = (now_ns.saturating_sub(since) >= nanos(SILENT)).then_some(Action::Kill);
@@ -167,7 +167,7 @@ impl CallWatch {
     }
 
     /// Restarts the time without a claim, because the worker answered.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn restart_silence(&mut self) {
         self.silent_ns = None;
     }
 }
@@ -191,8 +191,15 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn hand(claim: u64, started_ms: u64) -> InHand {
-        InHand { claim, started_ns: started_ms * MS, sent_ns: 0, limit_ns: 100 * MS, grace_ns: 50 * MS, open: true }
+    fn hand(claim: u64, started_ms: u64) -> RunningClaim {
+        RunningClaim {
+            claim,
+            started_ns: started_ms * MS,
+            sent_ns: 0,
+            limit_ns: 100 * MS,
+            grace_ns: 50 * MS,
+            open: true,
+        }
     }
 
     #[test]
@@ -217,7 +224,7 @@ mod tests {
     #[test]
     fn a_grace_too_short_for_a_question_is_only_a_grace() {
         let mut watch = CallWatch::default();
-        let hand = InHand { grace_ns: 10 * MS, ..hand(257, 1_000) };
+        let hand = RunningClaim { grace_ns: 10 * MS, ..hand(257, 1_000) };
         watch.check(1_050 * MS, Some(hand));
         let orders: Vec<_> = [1_060, 1_100, 1_105, 1_110].map(|ms| watch.check(ms * MS, Some(hand)).action).into();
         assert_eq!(orders, [None, Some(Action::Fire), None, Some(Action::Kill)]);
@@ -235,7 +242,7 @@ mod tests {
     fn a_stated_start_in_the_past_or_the_future_changes_little() {
         for stated_ms in [0, 5_000_000] {
             let mut watch = CallWatch::default();
-            let hand = InHand { sent_ns: 990 * MS, ..hand(257, stated_ms) };
+            let hand = RunningClaim { sent_ns: 990 * MS, ..hand(257, stated_ms) };
             watch.check(1_000 * MS, Some(hand));
             assert_eq!(watch.check(1_050 * MS, Some(hand)).action, None);
             assert_eq!(watch.check(1_100 * MS, Some(hand)).action, Some(Action::Fire));
@@ -245,7 +252,7 @@ mod tests {
     #[test]
     fn a_closed_call_is_stopped_at_once() {
         let mut watch = CallWatch::default();
-        let closed = InHand { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
+        let closed = RunningClaim { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
         watch.check(1_001 * MS, Some(closed));
         assert_eq!(watch.check(1_003 * MS, Some(closed)).action, Some(Action::Fire));
         assert_eq!(watch.check(1_051 * MS, Some(closed)).action, Some(Action::Kill));
@@ -256,7 +263,7 @@ mod tests {
         let mut watch = CallWatch::default();
         assert_eq!(watch.check(0, None).action, None);
         assert_eq!(watch.check(29_000 * MS, None).action, None);
-        watch.heard();
+        watch.restart_silence();
         assert_eq!(watch.check(31_000 * MS, None).action, None);
         assert_eq!([31_999, 32_000].map(|ms| watch.is_late(ms * MS)), [false, true]);
         assert_eq!(watch.check(61_000 * MS, None).action, Some(Action::Kill));

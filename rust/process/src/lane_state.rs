@@ -151,7 +151,7 @@ impl LaneState {
         for (child, frames) in self.sessions.all() {
             let (shared, answer) = (self.clone(), answer.clone());
             runtime.spawn(async move {
-                let in_hand = timeout(within / 4, async {
+                let running_claim = timeout(within / 4, async {
                     loop {
                         if let Some(frames) = frames.try_lock() {
                             return frames.in_flight_call(&child.page.read().ok()?, shared.clock.now_ns());
@@ -159,7 +159,7 @@ impl LaneState {
                         sleep(FRAMES_LOCKED).await;
                     }
                 });
-                let (claim, call) = in_hand.await.ok()??;
+                let (claim, call) = running_claim.await.ok()??;
                 drop(frames); // a session that ends gives its calls back by dropping them
                 let stack = child.stack(claim, &shared.worker_dir, within / 4 * 3).await;
                 let location = Location::Worker(child.pid.as_raw_nonzero().get());

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::agent_state::AgentState;
 use crate::link::Link;
-use crate::wire::{InHandCall, ToDriver};
+use crate::wire::{RunningCall, ToDriver};
 
 /// The most calls in an agent's answer, and the most bytes of their stacks.
 const MOST_CALLS: usize = 1024;
@@ -78,9 +78,9 @@ pub(crate) fn answer(agent: &Arc<AgentState>, session: u64, link: &Arc<Link>, wi
                 stack => stack,
             };
             let (phase, age_ns, place) = (call.phase, call.age_ns, location.to_string());
-            Some(InHandCall { frame: of.frame(), call: of.call_of(first), phase, age_ns, place, stack })
+            Some(RunningCall { frame: of.frame(), call: of.call_of(first), phase, age_ns, place, stack })
         });
-        let calls = ToDriver::InHand(calls.take(MOST_CALLS).collect());
+        let calls = ToDriver::Running(calls.take(MOST_CALLS).collect());
         link.write(|out| calls.write(out));
     });
 }

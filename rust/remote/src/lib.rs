@@ -28,7 +28,7 @@ mod lane_state;
 mod link;
 mod loss;
 mod node;
-mod sent_frame;
+mod node_frame;
 mod session;
 mod wire;
 

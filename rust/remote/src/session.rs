@@ -25,8 +25,8 @@ use crate::inspection::Inspections;
 use crate::lane_state::LaneState;
 use crate::link::LinkLoss;
 use crate::node::{Node, NodeHold, NodeInput, NodeState, QueuedFrame, TICK};
-use crate::sent_frame::SentFrame;
-use crate::wire::{InHandCall, Items, PROTOCOL, ToAgent, ToDriver};
+use crate::node_frame::NodeFrame;
+use crate::wire::{Items, PROTOCOL, RunningCall, ToAgent, ToDriver};
 
 /// Interval at which the clocks are compared while there is work.
 const PING: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl Drop for SessionGuard {
 pub(crate) struct Session {
     lane: Arc<LaneState>,
     node: Arc<Node>,
-    frames: BTreeMap<u64, SentFrame>,
+    frames: BTreeMap<u64, NodeFrame>,
     last_id: u64,
     offset: ClockOffset,
     heard: Instant,
@@ -233,7 +233,7 @@ impl Session {
             self.lane.look_at(&self.node);
             return;
         }
-        let mut sent = SentFrame::new(queued, self.lane.clock.now_ns());
+        let mut sent = NodeFrame::new(queued, self.lane.clock.now_ns());
         if for_workers && !self.lane.functions[function].pinned {
             sent = sent.may_move(&self.node);
         }
@@ -263,7 +263,7 @@ impl Session {
                     *self.node.stats.lock() = stats;
                     self.compare_clocks(heard_ns, clock_ns);
                 }
-                ToDriver::InHand(calls) => self.inspected(&calls),
+                ToDriver::Running(calls) => self.inspected(&calls),
                 ToDriver::Lines(lines) => (self.lane.config.print)(&self.node.name, &lines),
                 ToDriver::Warning(text) => self.warned(&text),
                 ToDriver::Frame(id, event) => {
@@ -308,7 +308,7 @@ impl Session {
     }
 
     /// Passes on the agent's calls.
-    fn inspected(&mut self, calls: &[InHandCall]) {
+    fn inspected(&mut self, calls: &[RunningCall]) {
         let Self { node, frames, inspections, .. } = self;
         let waiting = inspections.answered();
         for one in calls {
@@ -363,8 +363,8 @@ impl Session {
             self.node.link.write(|out| ToAgent::Ping(now_ns).write(out));
         }
         for answer in self.inspections.overdue() {
-            let in_hand = self.frames.values().filter_map(|sent| sent.in_hand(&self.node.name));
-            in_hand.for_each(|call| drop(answer.send(call)));
+            let running_call = self.frames.values().filter_map(|sent| sent.running_call(&self.node.name));
+            running_call.for_each(|call| drop(answer.send(call)));
         }
         for (id, sent) in &mut self.frames {
             let swept = sent.newly_swept();

@@ -128,14 +128,14 @@ pub(crate) enum ToDriver {
     },
     /// Lines that workers printed.
     Lines(Vec<u8>),
-    InHand(Vec<InHandCall>),
+    Running(Vec<RunningCall>),
     /// A warning of the agent's lanes.
     Warning(String),
 }
 
 /// A call that the agent runs.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct InHandCall {
+pub(crate) struct RunningCall {
     pub frame: u64,
     pub call: usize,
     pub phase: Phase,
@@ -254,8 +254,8 @@ impl ToDriver {
     fn shorten(&mut self) {
         match self {
             Self::Refused(text) | Self::Warning(text) => cut(text),
-            Self::InHand(calls) => {
-                for InHandCall { place, stack: Ok(stack) | Err(stack), .. } in calls {
+            Self::Running(calls) => {
+                for RunningCall { place, stack: Ok(stack) | Err(stack), .. } in calls {
                     cut(place);
                     cut(stack);
                 }

@@ -8,7 +8,7 @@ use crate::call::{Call, CallKind, Cause};
 use crate::frame::ended::EndedCall;
 use crate::frame::reports::CallExtra;
 use crate::frame::trace::{AttemptEnd, status_of};
-use crate::frame::{Frame, InHand};
+use crate::frame::{Frame, LaneCounts};
 use crate::grid::Claim;
 use crate::limits::{Feedback, Permit};
 use crate::outcome::{Cell, Failure, FailureKind, Note, Status, Times, Traceback};
@@ -218,10 +218,10 @@ impl Frame {
             self.trace_given_back(calls.len());
             let freed = if calls.len() == self.pending.len() {
                 drop(self.permit.take());
-                std::mem::take(&mut self.in_hand)
+                std::mem::take(&mut self.lane_counts)
             } else {
-                self.in_hand.calls -= calls.len();
-                InHand { calls: calls.len(), ..InHand::default() }
+                self.lane_counts.calls -= calls.len();
+                LaneCounts { calls: calls.len(), ..LaneCounts::default() }
             };
             self.owner.clone().given_back(self.function, self.returning(&calls), freed);
         }
@@ -287,9 +287,9 @@ impl Frame {
 
     /// Records that a call holds up the frame, which then stops counting as a frame of cheap calls.
     pub fn note_slow(&mut self) {
-        let cheap = std::mem::take(&mut self.in_hand.cheap);
+        let cheap = std::mem::take(&mut self.lane_counts.cheap);
         if cheap > 0 {
-            self.owner.clone().given_back(self.function, Vec::new(), InHand { cheap, ..InHand::default() });
+            self.owner.clone().given_back(self.function, Vec::new(), LaneCounts { cheap, ..LaneCounts::default() });
         }
     }
 
@@ -303,9 +303,9 @@ impl Frame {
 
     /// Reports ended calls to the scheduler, once there are enough: others may go in their place.
     fn report_ended(&mut self) {
-        if self.unreported >= self.report_every && self.unreported < self.in_hand.calls {
+        if self.unreported >= self.report_every && self.unreported < self.lane_counts.calls {
             let calls = std::mem::take(&mut self.unreported);
-            self.in_hand.calls -= calls;
+            self.lane_counts.calls -= calls;
             let (run_ns, ran) = (std::mem::take(&mut self.run_ns), std::mem::take(&mut self.ran));
             self.owner.clone().calls_ended(self.function, calls, run_ns, ran);
         }
@@ -320,6 +320,6 @@ impl Drop for Frame {
         let unfinished = self.returning(&open);
         // An unused permit is returned before the next search for work.
         drop(self.permit.take());
-        self.owner.clone().frame_ended(self.function, unfinished, self.in_hand, self.run_ns, self.ran);
+        self.owner.clone().frame_ended(self.function, unfinished, self.lane_counts, self.run_ns, self.ran);
     }
 }

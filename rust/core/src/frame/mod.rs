@@ -57,7 +57,7 @@ pub struct Frame {
     /// True if the failed endpoint is one of several of which others are up.
     others_up: bool,
     /// Number of calls that the scheduler counts as with the lane.
-    in_hand: InHand,
+    lane_counts: LaneCounts,
     /// Calls that ended and were not reported, and how many are reported together. If calls run one
     /// after the other, the end of the frame reports all.
     unreported: usize,
@@ -68,7 +68,7 @@ pub struct Frame {
 
 /// Calls of a function that are with the lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InHand {
+pub(crate) struct LaneCounts {
     pub frames: usize,
     pub calls: usize,
     /// Frames of cheap calls, none of which has turned out slow.
@@ -88,7 +88,7 @@ impl Frame {
         let slices = BatchSlice::all(taken, function, kind);
         let calls: usize = slices.iter().map(|slice| slice.calls.len()).sum();
         let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
-        let in_hand = InHand { frames: 1, calls: pending.len(), cheap: 0 };
+        let lane_counts = LaneCounts { frames: 1, calls: pending.len(), cheap: 0 };
         let trace = owner.tracer().map(FrameTrace::new);
         Self {
             id,
@@ -107,7 +107,7 @@ impl Frame {
             permit: None,
             tokens: None,
             others_up: false,
-            in_hand,
+            lane_counts,
             unreported: 0,
             report_every: usize::MAX,
             trace,
@@ -122,13 +122,13 @@ impl Frame {
 
     /// Makes the frame count as one of cheap calls.
     pub(crate) fn counted_as_cheap(mut self, cheap: bool) -> Self {
-        self.in_hand.cheap = cheap.into();
+        self.lane_counts.cheap = cheap.into();
         self
     }
 
     /// Returns the number of calls that the scheduler must count as with the lane.
-    pub(crate) const fn in_hand(&self) -> InHand {
-        self.in_hand
+    pub(crate) const fn lane_counts(&self) -> LaneCounts {
+        self.lane_counts
     }
 
     /// Gives the frame, which has one call, the permit of its call.

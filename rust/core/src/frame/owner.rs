@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::batch::{Batch, CompletedCells};
 use crate::call::{Call, Cause};
-use crate::frame::InHand;
+use crate::frame::LaneCounts;
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -74,14 +74,14 @@ pub(crate) trait FrameOwner: LaneOwner {
         self: Arc<Self>,
         function: FunctionId,
         unfinished: Vec<(u64, Vec<Call>)>,
-        freed: InHand,
+        freed: LaneCounts,
         run_ns: u64,
         ran: u64,
     );
 
     /// Takes back innocent calls of a frame that goes on. The place of the frame becomes free if it
     /// has no other calls.
-    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: InHand);
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: LaneCounts);
 
     /// Records that `calls` calls of a frame have ended that goes on, if calls run side by side.
     fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64);

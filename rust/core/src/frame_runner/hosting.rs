@@ -8,7 +8,7 @@ use crate::batch::{Batch, BatchSpec, CompletedCells};
 use crate::batch_slice::TakenCalls;
 use crate::call::{Call, CallKind, Cause};
 use crate::clock::Clock;
-use crate::frame::{Frame, FrameOwner, InHand, LaneOwner};
+use crate::frame::{Frame, FrameOwner, LaneCounts, LaneOwner};
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -250,13 +250,13 @@ impl FrameOwner for Hosting {
 
     fn note_endpoint_error(&self, _: FunctionId, _: Feedback, _: &str) {}
 
-    fn frame_ended(self: Arc<Self>, _: FunctionId, unfinished: Vec<(u64, Vec<Call>)>, _: InHand, _: u64, _: u64) {
+    fn frame_ended(self: Arc<Self>, _: FunctionId, unfinished: Vec<(u64, Vec<Call>)>, _: LaneCounts, _: u64, _: u64) {
         let calls = unfinished.into_iter().flat_map(|(_, calls)| calls).collect();
         self.runner.clone().returned(&self, calls, true);
         self.look_for_work(false);
     }
 
-    fn given_back(self: Arc<Self>, _: FunctionId, calls: Vec<(u64, Vec<Call>)>, _: InHand) {
+    fn given_back(self: Arc<Self>, _: FunctionId, calls: Vec<(u64, Vec<Call>)>, _: LaneCounts) {
         let calls = calls.into_iter().flat_map(|(_, calls)| calls).collect();
         self.runner.clone().returned(&self, calls, false);
         self.look_for_work(false);

@@ -6,7 +6,7 @@ use tracing::warn;
 
 use crate::batch::{Batch, CompletedCells};
 use crate::call::{Call, Cause};
-use crate::frame::{FrameOwner, InHand, LaneOwner};
+use crate::frame::{FrameOwner, LaneCounts, LaneOwner};
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -81,7 +81,7 @@ impl FrameOwner for SchedulerCore {
         self: Arc<Self>,
         function: FunctionId,
         unfinished: Vec<(u64, Vec<Call>)>,
-        freed: InHand,
+        freed: LaneCounts,
         run_ns: u64,
         ran: u64,
     ) {
@@ -96,7 +96,7 @@ impl FrameOwner for SchedulerCore {
         self.pump_after(function);
     }
 
-    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: InHand) {
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: LaneCounts) {
         {
             let mut state = self.state.lock();
             state.freed(function, freed);
@@ -111,7 +111,7 @@ impl FrameOwner for SchedulerCore {
     fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64) {
         {
             let mut state = self.state.lock();
-            state.freed(function, InHand { calls, ..InHand::default() });
+            state.freed(function, LaneCounts { calls, ..LaneCounts::default() });
             state.ended += 1;
             state.estimates[function].learn(run_ns, ran);
             // Usually no call waits, or the lane has enough.

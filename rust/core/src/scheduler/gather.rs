@@ -61,7 +61,9 @@ pub(super) fn waiting(
         if gather.across && found.len() > from {
             let compatible = CompatibleBatches::all(works, function);
             let full = |waiting: &WaitingSamples| {
-                compatible.iter().any(|compatible| compatible.gatherable >= gather.max_size && compatible.has(waiting.batch))
+                compatible
+                    .iter()
+                    .any(|compatible| compatible.gatherable >= gather.max_size && compatible.has(waiting.batch))
             };
             let mut place = 0;
             found.retain(|waiting| {
@@ -86,7 +88,9 @@ impl CompatibleBatches {
         let mut all: Vec<Self> = Vec::new();
         for work in works.ready(function) {
             let Some((gatherable, _)) = work.queues[function].gatherable(work.submitted()) else { continue };
-            if let Some(compatible) = all.iter_mut().find(|compatible| goes_with(&compatible.names, &work.batch, function)) {
+            if let Some(compatible) =
+                all.iter_mut().find(|compatible| goes_with(&compatible.names, &work.batch, function))
+            {
                 compatible.batches.push(work.batch.id());
                 compatible.gatherable += gatherable;
             } else if let Some(names) = names_of(&work.batch, function) {

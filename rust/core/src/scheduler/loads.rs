@@ -52,7 +52,7 @@ impl SchedulerCore {
         {
             let state = self.state.lock();
             loads.batches = state.works.seen();
-            for (function, in_hand) in state.in_flight.iter().enumerate() {
+            for (function, lane_counts) in state.in_flight.iter().enumerate() {
                 let per_call = |batch: &Batch| match self.functions[function].shape {
                     Shape::Sample => 1,
                     Shape::Group => batch.group_size().max(1),
@@ -60,7 +60,7 @@ impl SchedulerCore {
                 };
                 let waiting = |work: &Work| work.queues[function].waiting(work.submitted(), per_call(&work.batch));
                 let queued = state.works.ready(function).map(waiting).sum();
-                loads.functions.push(FunctionLoad { queued, in_flight: in_hand.calls, ..FunctionLoad::default() });
+                loads.functions.push(FunctionLoad { queued, in_flight: lane_counts.calls, ..FunctionLoad::default() });
             }
         }
         for (load, limiter) in loads.functions.iter_mut().zip(&self.limiters) {

@@ -274,7 +274,7 @@ impl Scheduler {
     /// Number of calls that the lanes have, by function.
     #[must_use]
     pub fn calls_in_flight(&self) -> Vec<usize> {
-        self.inner.state.lock().in_flight.iter().map(|in_hand| in_hand.calls).collect()
+        self.inner.state.lock().in_flight.iter().map(|lane_counts| lane_counts.calls).collect()
     }
 
     /// Returns whether the circuit breaker of each function's limit is open; `None` without a

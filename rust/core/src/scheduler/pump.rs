@@ -15,7 +15,7 @@ use tracing::{trace, warn};
 use crate::batch::Batch;
 use crate::batch_slice::TakenCalls;
 use crate::call::{Call, CallKind, Cause};
-use crate::frame::{Frame, InHand};
+use crate::frame::{Frame, LaneCounts};
 use crate::function::FunctionId;
 use crate::lane::Lane;
 use crate::limits::{AcquireResult, Permit, Tokens};
@@ -179,10 +179,10 @@ impl SchedulerCore {
         let frame = Frame::new(state.last_frame, self.clone(), self.clock, function, taken);
         let cheap = self.cheap_frames(function, state.estimates[function]) < usize::MAX;
         let frame = frame.reporting(share.map(order::ConcurrentCalls::report_every)).counted_as_cheap(cheap);
-        let InHand { frames, calls, cheap } = &mut state.in_flight[function];
+        let LaneCounts { frames, calls, cheap } = &mut state.in_flight[function];
         *frames += 1;
-        *calls += frame.in_hand().calls;
-        *cheap += frame.in_hand().cheap;
+        *calls += frame.lane_counts().calls;
+        *cheap += frame.lane_counts().cheap;
         frame
     }
 
@@ -241,7 +241,8 @@ impl SchedulerCore {
         let SchedulerState { works, estimates, in_flight, limiter_pauses, timers, handing_out, .. } = state;
         let waiting = gather::waiting(works, &self.functions, |function| free[function], now_ns);
         for WaitingSamples { batch, function, until_ns } in &waiting {
-            let waits_until_ns = works.edit(*batch, *function, |queue| std::mem::replace(&mut queue.waits_until_ns, *until_ns));
+            let waits_until_ns =
+                works.edit(*batch, *function, |queue| std::mem::replace(&mut queue.waits_until_ns, *until_ns));
             if waits_until_ns != Some(*until_ns) && timers.set(*until_ns, Due::Look) {
                 self.timers_changed.notify_one();
             }

@@ -9,7 +9,7 @@ use crate::batch::Batch;
 use crate::call::{Call, Cause};
 use crate::clock::Clock;
 use crate::dependents;
-use crate::frame::InHand;
+use crate::frame::LaneCounts;
 use crate::function::{Function, FunctionId};
 use crate::lane::{CallsRun, Lane};
 use crate::limits::{LimitWarning, Limiter};
@@ -67,7 +67,7 @@ pub(super) struct SchedulerState {
     pub(super) works: OpenBatches,
     pub(super) estimates: Vec<Estimate>,
     /// Calls that lanes have, by function.
-    pub(super) in_flight: Vec<InHand>,
+    pub(super) in_flight: Vec<LaneCounts>,
     /// Per function, the pause in which its limit allows no call.
     pub(super) limiter_pauses: Vec<LimiterPause>,
     pub(super) timers: Timers,
@@ -93,7 +93,7 @@ impl SchedulerCore {
         let state = SchedulerState {
             works: OpenBatches::new(functions.len()),
             estimates: vec![Estimate::default(); functions.len()],
-            in_flight: vec![InHand::default(); functions.len()],
+            in_flight: vec![LaneCounts::default(); functions.len()],
             limiter_pauses: vec![LimiterPause::default(); functions.len()],
             timers: Timers::default(),
             ended: 0,
@@ -148,7 +148,7 @@ impl SchedulerCore {
     }
 
     /// Returns the size of the next frame of a function.
-    pub(super) fn frame_size(&self, function: FunctionId, estimate: Estimate, in_flight: InHand) -> FrameSize {
+    pub(super) fn frame_size(&self, function: FunctionId, estimate: Estimate, in_flight: LaneCounts) -> FrameSize {
         let (spec, lane) = (self.function(function), self.lane(function));
         let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
         match self.concurrent_calls(function, estimate) {
@@ -199,8 +199,8 @@ impl SchedulerState {
     }
 
     /// Subtracts `freed` from the calls that lanes have.
-    pub(super) fn freed(&mut self, function: FunctionId, freed: InHand) {
-        let InHand { frames, calls, cheap } = &mut self.in_flight[function];
+    pub(super) fn freed(&mut self, function: FunctionId, freed: LaneCounts) {
+        let LaneCounts { frames, calls, cheap } = &mut self.in_flight[function];
         *frames -= freed.frames;
         *calls -= freed.calls;
         *cheap -= freed.cheap;

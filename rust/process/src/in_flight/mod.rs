@@ -9,7 +9,7 @@
 //!   be given back, and could end one worker after another.
 
 mod loss;
-mod sent_frame;
+mod worker_frame;
 mod zygote_loss;
 
 use std::collections::VecDeque;
@@ -25,9 +25,9 @@ use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 pub(crate) use loss::Loss;
 use loss::Violation;
-use sent_frame::{Current, SentFrame, failure};
+use worker_frame::{Current, WorkerFrame, failure};
 
-use crate::call_watch::InHand;
+use crate::call_watch::RunningClaim;
 use crate::shared_page::{DECODING, IMPORTING, LOADING, PageSnapshot};
 use crate::slots::QueuedFrame;
 use crate::wire::{self, Message, Text};
@@ -46,7 +46,7 @@ const KEPT_CONSTANTS: usize = 8;
 
 /// The frames of one worker, oldest first.
 pub(super) struct InFlightFrames {
-    sent: VecDeque<SentFrame>,
+    sent: VecDeque<WorkerFrame>,
     last_id: u64,
     /// Constants that the worker has from earlier frames.
     constants: SentConstants,
@@ -96,12 +96,12 @@ impl InFlightFrames {
         }
         self.last_id = id;
         let QueuedFrame { guard, frame } = held;
-        self.sent.push_back(SentFrame { id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
+        self.sent.push_back(WorkerFrame { id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
         None
     }
 
     /// Returns the running call according to the page.
-    pub(super) fn in_hand(&self, page: &PageSnapshot) -> Option<InHand> {
+    pub(super) fn running_claim(&self, page: &PageSnapshot) -> Option<RunningClaim> {
         let sent = self.sent.front()?;
         let policy = &sent.frame.function().policy;
         let hand = sent.hand(page);
@@ -111,7 +111,7 @@ impl InFlightFrames {
             Current::Phase(_) => (0, policy.setup_timeout, sent.any_open(0)),
             Current::Call(call) => (call, policy.timeout, sent.frame.is_open(call)),
         };
-        Some(InHand {
+        Some(RunningClaim {
             claim: sent.claim(hand),
             started_ns: page.stamp(sent.id, call),
             sent_ns: sent.sent_ns,
@@ -301,12 +301,12 @@ impl InFlightFrames {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.done(page).unwrap_or(0) == 0)
             && let Some(call) = (0..sent.frame.len()).find(|call| sent.frame.is_pending(*call))
         {
-            sent.fail_in_hand(call, Times::default(), &Loss::Crashed(why.to_owned(), None, false));
+            sent.fail_running(call, Times::default(), &Loss::Crashed(why.to_owned(), None, false));
         }
     }
 
     /// Removes the frame that ended, after the worker's room was updated.
-    pub(super) fn pop(&mut self) -> Option<SentFrame> {
+    pub(super) fn pop(&mut self) -> Option<WorkerFrame> {
         self.sent.pop_front()
     }
 
@@ -317,14 +317,14 @@ impl InFlightFrames {
         loss: &Loss,
         ledger: &LossLedger<()>,
         now_ns: u64,
-    ) -> Vec<SentFrame> {
+    ) -> Vec<WorkerFrame> {
         for sent in &mut self.sent {
             sent.lose(page, loss, ledger, now_ns);
         }
         self.sent.drain(..).collect()
     }
 
-    fn named(&mut self, frame: u64) -> Result<&mut SentFrame, Violation> {
+    fn named(&mut self, frame: u64) -> Result<&mut WorkerFrame, Violation> {
         self.sent.front_mut().filter(|sent| sent.id == frame).ok_or(Violation)
     }
 }

@@ -8,10 +8,10 @@ use guerdon_core::loss_ledger::{Charge, LossLedger, LossProgress};
 use guerdon_core::outcome::{FailureKind, Times};
 
 use super::loss::{Loss, WITH_ITS_OWN};
-use super::sent_frame::{Current, SentFrame, failure};
+use super::worker_frame::{Current, WorkerFrame, failure};
 use crate::shared_page::{DECODING, PageSnapshot};
 
-impl SentFrame {
+impl WorkerFrame {
     pub(super) fn lose_with_zygote(
         &mut self,
         hand: Current,
@@ -32,12 +32,12 @@ impl SentFrame {
         let loss = Loss::Zygote(standing);
         let times = if setup.is_some() { Times::default() } else { self.times(page, call, Some(now_ns)) };
         if self.is_overdue(times) {
-            self.fail_in_hand(call, times, &loss);
+            self.fail_running(call, times, &loss);
             return;
         }
         match (ledger.lost(&self.frame, call, &(), standing), setup) {
             (Charge::GoesBack, _) => {} // with the other calls that did not end
-            (Charge::Failed(_), _) => self.fail_in_hand(call, times, &loss),
+            (Charge::Failed(_), _) => self.fail_running(call, times, &loss),
             (Charge::Guilty(_), Some(phase)) => self.charge_setup(phase, &loss),
             (Charge::Guilty(_), None) => {
                 let reason = format!("the worker process {WITH_ITS_OWN}");

@@ -28,9 +28,9 @@ impl Session {
         };
         self.in_flight.lock().complete_before(self.last_claim, &page, now_ns);
         self.last_claim = page.progress();
-        let in_hand = self.in_flight.lock().in_hand(&page);
+        let running_claim = self.in_flight.lock().running_claim(&page);
         if let Some(why) = self.output_meter.over(|| self.process.printed())
-            && let Some(hand) = in_hand
+            && let Some(hand) = running_claim
         {
             match self.output_meter.action(now_ns) {
                 OutputAction::Tell => self.fire(hand.claim),
@@ -38,8 +38,8 @@ impl Session {
                 OutputAction::Kill => return Err(SessionEvent::Kill(Loss::Stopped(hand.claim, None, why))),
             }
         }
-        let check = self.watch.check(now_ns, in_hand);
-        match (check.action, in_hand) {
+        let check = self.watch.check(now_ns, running_claim);
+        match (check.action, running_claim) {
             (Some(Action::Fire), Some(hand)) => self.fire(hand.claim),
             (Some(Action::AskStack), Some(hand)) if hand.open => self.stack_answer = Some(self.ask(hand.claim)),
             (Some(Action::Kill), Some(hand)) => {
@@ -61,7 +61,7 @@ impl Session {
             }
             _ => {}
         }
-        self.take_back(&page, in_hand.map(|hand| hand.claim), check.slow, check.age_ns, now_ns);
+        self.take_back(&page, running_claim.map(|hand| hand.claim), check.slow, check.age_ns, now_ns);
         Ok(check.wake_ns)
     }
 

@@ -369,7 +369,7 @@ impl Session {
 
     fn flush(&mut self) {
         if self.socket.flush() {
-            self.watch.heard(); // it reads, and a large frame takes time
+            self.watch.restart_silence(); // it reads, and a large frame takes time
         }
     }
 
@@ -399,7 +399,7 @@ impl Session {
 
     fn act_on(&mut self, news: Update) -> bool {
         if (news.ready && !self.ready) || news.ended.is_some() {
-            self.watch.heard();
+            self.watch.restart_silence();
         }
         if news.ready && !self.ready {
             self.ready = true;

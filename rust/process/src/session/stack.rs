@@ -11,8 +11,8 @@ use crate::call_watch::MOST_WORDS;
 
 /// Time in which a worker's stack must come before its kill, counted from the time when the kill
 /// was due and from the request.
-const LATE_LOOK: Duration = Duration::from_millis(20);
-const LAST_LOOK: Duration = LATE_LOOK.saturating_add(MOST_WORDS);
+const LATE_STACK: Duration = Duration::from_millis(20);
+const LAST_LOOK: Duration = LATE_STACK.saturating_add(MOST_WORDS);
 
 impl Session {
     /// Requests the stack of a claim, on another task.
@@ -26,9 +26,9 @@ impl Session {
     /// not needed any more.
     pub(super) async fn last_stack(&mut self, claim: u64) -> Option<String> {
         let page = self.process.child.page.read().ok()?;
-        self.in_flight.lock().in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
+        self.in_flight.lock().running_claim(&page).filter(|hand| hand.claim == claim && hand.open)?;
         let asked = self.stack_answer.take().filter(|asked| asked.claim == claim);
         let mut asked = asked.unwrap_or_else(|| self.ask(claim));
-        timeout(LATE_LOOK, &mut asked.answer.0).await.ok()?.ok()?
+        timeout(LATE_STACK, &mut asked.answer.0).await.ok()?.ok()?
     }
 }

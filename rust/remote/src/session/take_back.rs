@@ -9,7 +9,7 @@ use super::Session;
 use crate::config::RunsOn;
 use crate::lane_state::LaneState;
 use crate::node::{Node, NodeState};
-use crate::sent_frame::SentFrame;
+use crate::node_frame::NodeFrame;
 use crate::wire::ToAgent;
 
 /// Number of ticks after which a frame that has begun is requested again.
@@ -54,7 +54,7 @@ impl Session {
     }
 
     /// Requests frames, those sent last first.
-    fn ask_for(&mut self, asks: impl Fn(&LaneState, &Arc<Node>, &SentFrame) -> bool) {
+    fn ask_for(&mut self, asks: impl Fn(&LaneState, &Arc<Node>, &NodeFrame) -> bool) {
         let Self { lane, node, frames, .. } = self;
         for (id, sent) in frames.iter_mut().rev() {
             if asks(lane, node, sent) {

@@ -1,5 +1,5 @@
-"""CPUs that agents of this process have given back and that Ray does not show as free yet: it takes
-Ray a moment to see that an actor has ended, and who starts agents meanwhile would find too few.
+"""CPUs that agents of this process have given back and that Ray does not show as free yet: Ray
+takes a moment to notice the end of an actor, and agents started meanwhile would find too few.
 
 The free CPUs are computed from those that were free before this process reserved some: where others
 have taken them since, nobody waits for longer than `WAIT_S`.
@@ -42,7 +42,7 @@ _nodes: Final[dict[str, _Reserved]] = {}
 
 
 def reserve(node: RayNode, cpus: int) -> None:
-    """Notes that an agent reserves `cpus` CPUs of a node; none where Ray is not asked for any."""
+    """Records that an agent reserves `cpus` CPUs of a node; 0 if it reserves none in Ray."""
     if cpus == 0:
         return
     with _lock:
@@ -52,7 +52,7 @@ def reserve(node: RayNode, cpus: int) -> None:
 
 
 def release(key: str, cpus: int) -> None:
-    """Notes the end of an agent that had reserved `cpus`."""
+    """Records the end of an agent that had reserved `cpus`."""
     if cpus == 0:
         return
     with _lock:

@@ -1,7 +1,7 @@
 """The process that holds the engine of a host, for all ranks that connect to it.
 
-- It ends with the last connection, or at once if nobody comes: it takes the lock of the meeting
-  then, removes the files and ends, so that nobody connects to a process that ends.
+- It ends with the last connection, or at once if no process connects: it takes the lock of the meeting
+  then, removes the files and ends, so that no process connects to an ending one.
 - Signals for the whole job (Ctrl-C, SIGTERM) are the ranks' to follow: it ends with them.
 - A connection that isn't a rank's (garbage, silence, another user) ends alone, after `TIMEOUT_S`.
 """
@@ -100,7 +100,7 @@ class _AgentServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # the caller has gone, or there are no descriptors
+        except OSError:  # the caller is gone, or descriptors have run out
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._listener)
             loop.call_later(_RETRY_S, loop.add_reader, self._listener, self._accept)
@@ -182,7 +182,7 @@ def _leave_standard_input() -> None:
 
 
 def _say(answer: int, **fields: str | None) -> None:
-    """Tells the process that started this one, if it still listens."""
+    """Sends an answer to the starting process, if that still listens."""
     with contextlib.suppress(OSError):
         os.write(answer, json.dumps(fields).encode() + b"\n")
     os.close(answer)

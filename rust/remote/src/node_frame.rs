@@ -14,10 +14,10 @@ use crate::clock_offset::ClockOffset;
 use crate::link::LinkLoss;
 use crate::loss::{self, LossLedger};
 use crate::node::{Node, NodeGuard, QueuedFrame};
-use crate::wire::InHandCall;
+use crate::wire::RunningCall;
 
 /// See the module. Dropping it frees its place and gives back the calls that have not ended.
-pub(crate) struct SentFrame {
+pub(crate) struct NodeFrame {
     // Dropped before the frame, so that its place is free.
     guard: NodeGuard,
     frame: Frame,
@@ -54,7 +54,7 @@ impl Drop for Movable {
 #[derive(Debug)]
 pub(crate) struct Violation;
 
-impl SentFrame {
+impl NodeFrame {
     pub(crate) fn new(queued: QueuedFrame, sent_ns: u64) -> Self {
         let QueuedFrame { guard, frame, apart } = queued;
         let swept = vec![false; frame.len()];
@@ -237,7 +237,7 @@ impl SentFrame {
     }
 
     /// Returns a call of the agent's report, for `dump()`; `None` if the call has ended.
-    pub(crate) fn inspected(&self, node: &Arc<str>, of: &InHandCall) -> Option<InFlight> {
+    pub(crate) fn inspected(&self, node: &Arc<str>, of: &RunningCall) -> Option<InFlight> {
         let one = of.phase == Phase::Call && self.frame.kind() != CallKind::Gathered;
         let pending = of.call < self.frame.len() && self.frame.is_pending(of.call);
         let call = match () {
@@ -250,7 +250,7 @@ impl SentFrame {
     }
 
     /// Returns its running call as far as the driver can determine it, without the agent's report.
-    pub(crate) fn in_hand(&self, node: &Arc<str>) -> Option<InFlight> {
+    pub(crate) fn running_call(&self, node: &Arc<str>) -> Option<InFlight> {
         let call = (0..self.frame.len()).find(|call| self.frame.is_pending(*call)).filter(|_| self.begun)?;
         let age_ns = self.frame.clock().now_ns().saturating_sub(self.heard_ns.unwrap_or(self.sent_ns));
         let call = match self.frame.kind() {

@@ -19,7 +19,7 @@ use crate::slots::SlotGuard;
 const FRAME_RECORDS: usize = 64 << 20;
 
 /// A frame with its worker. Dropping it ends the frame for the scheduler.
-pub(crate) struct SentFrame {
+pub(crate) struct WorkerFrame {
     pub(super) id: u64,
     pub(super) sent_ns: u64,
     /// Memory that its function may allocate, in bytes.
@@ -40,7 +40,7 @@ pub(super) enum Current {
     Call(usize),
 }
 
-impl SentFrame {
+impl WorkerFrame {
     /// Keeps the record of a call, unless the frame's records would be too large: a correct worker
     /// drops these records and reports that.
     pub(super) fn record(&mut self, call: usize, json: Vec<u8>) {
@@ -201,12 +201,12 @@ impl SentFrame {
             // Tried once more, alone, as after a death in the call itself: the function's call need
             // not be the cause.
             Current::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
-                self.fail_in_hand(0, Times::default(), loss);
+                self.fail_running(0, Times::default(), loss);
             }
-            Current::Phase(DECODING) => self.fail_in_hand(0, self.times(page, 0, Some(now_ns)), loss),
+            Current::Phase(DECODING) => self.fail_running(0, self.times(page, 0, Some(now_ns)), loss),
             Current::Phase(phase) => self.charge_setup(phase, loss),
             Current::Call(call) if self.is_innocent(call, page, loss) => {}
-            Current::Call(call) => self.fail_in_hand(call, self.times(page, call, Some(now_ns)), loss),
+            Current::Call(call) => self.fail_running(call, self.times(page, call, Some(now_ns)), loss),
         }
     }
 
@@ -246,7 +246,7 @@ impl SentFrame {
         }
     }
 
-    pub(super) fn fail_in_hand(&mut self, call: usize, times: Times, loss: &Loss) {
+    pub(super) fn fail_running(&mut self, call: usize, times: Times, loss: &Loss) {
         // If the scheduler has completed the call meanwhile, that is why the worker was killed.
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
