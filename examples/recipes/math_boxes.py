@@ -1,4 +1,4 @@
-"""MATH: the reference is the box of the solution. math-verify decides what is not plain.
+"""MATH: the reference is the box of the solution. math-verify decides the pairs that Guerdon can't.
 
 Prints:
     [1.0, 1.0, 0.0]

@@ -1,7 +1,7 @@
 """The process that holds the engine of a host, for all ranks that connect to it.
 
-- It ends with the last connection, or at once if no process connects: it takes the lock of the meeting
-  then, removes the files and ends, so that no process connects to an ending one.
+- It ends with the last connection, or at once if no process connects: it takes the lock of the
+  meeting, removes the files and ends, so that no process connects to an ending one.
 - Signals for the whole job (Ctrl-C, SIGTERM) are the ranks' to follow: it ends with them.
 - A connection that isn't a rank's (garbage, silence, another user) ends alone, after `TIMEOUT_S`.
 """
