@@ -81,7 +81,7 @@ class ColumnRouter:
         columns = _BatchColumns(data, known, is_open)
         if not self.example and data.samples:
             self.example = reprlib.repr(data.own[COMPLETIONS][0])
-        self._text_parameters.look(known.routes, columns.given)
+        self._text_parameters.check(known.routes, columns.given)
         uses = [route.use or columns.use(route) for route in known.routes]
         sources = [] if self._kept is None else self._kept.of(data)
         journal = [None if source is None else columns.index(source) for source in sources]

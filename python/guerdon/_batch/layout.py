@@ -204,11 +204,11 @@ def _missing(
     return (
         f"reward function {called!r} asks for the column{'s' if len(missing) > 1 else ''} "
         f"{', '.join(map(repr, missing))}, which this batch doesn't have. Its columns: {there}."
-        + _what_to_do(spec, name, data, available)
+        + _missing_column_advice(spec, name, data, available)
     )
 
 
-def _what_to_do(spec: FunctionSpec, name: str, data: Data, available: dict[str, Source]) -> str:
+def _missing_column_advice(spec: FunctionSpec, name: str, data: Data, available: dict[str, Source]) -> str:
     """Returns advice about a missing column."""
     import difflib
 

@@ -39,13 +39,13 @@ class QuietRewards:
         # By place: the name, the samples that were answered alike, and their reward, None for
         # abstentions and before the first. Threads that complete batches write it; two at once may
         # lose a count, which makes a report come later.
-        self._open = {place: _SoFar(name) for place, name in enumerate(names)}
+        self._open = {place: _EqualAnswers(name) for place, name in enumerate(names)}
 
     def allow_equal(self) -> None:
         """Stops all reports."""
         self._open.clear()
 
-    def look(self, rewards: NDArray[np.float32], status: NDArray[np.uint8]) -> None:
+    def check(self, rewards: NDArray[np.float32], status: NDArray[np.uint8]) -> None:
         """Checks the cells of some samples; the last axis is the functions."""
         for place in tuple(self._open):
             so_far = self._open.get(place)
@@ -57,7 +57,7 @@ class QuietRewards:
                 warn(f"{message} The first completion was: {self._example()}", category=QuietRewardWarning)
 
 
-class _SoFar:
+class _EqualAnswers:
     """The answers of one function, as long as they are all alike."""
 
     def __init__(self, name: str) -> None:

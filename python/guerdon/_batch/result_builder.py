@@ -102,7 +102,7 @@ class ResultBuilder:
         names, shapes = self._columns
         kinds = self._gated, self._pure, self._cached, self._token_users
         result = RewardBatch(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
-        self._quiet.look(result.rewards, result.status)
+        self._quiet.check(result.rewards, result.status)
         for listener in self.listeners:
             listener(result)
         return result
@@ -133,7 +133,7 @@ class ResultBuilder:
         from guerdon.results.status import Status
         from guerdon.results.totals import total, unscorable
 
-        self._quiet.look(group.rewards, group.status)
+        self._quiet.check(group.rewards, group.status)
         names, _ = self._columns
         failed = batch.reasons(group.index) if group.status.any() else []
         return SampleResult(

@@ -42,7 +42,7 @@ class TextParameters:
             if parameter != TEXT
         ]  # replaced as a whole, by whatever thread has a batch
 
-    def look(self, routes: Sequence[Route], given: Callable[[Source], Any]) -> None:
+    def check(self, routes: Sequence[Route], given: Callable[[Source], Any]) -> None:
         """Checks the first sample of a batch.
 
         Args:

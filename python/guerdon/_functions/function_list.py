@@ -103,7 +103,7 @@ def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
     """
     specs = list(specs)
     known: dict[str, tuple[str, Limit]] = {}
-    for spec in (asked for each in specs for asked in _that_ask(each)):
+    for spec in (asked for each in specs for asked in _limited(each)):
         limit = spec.policy.limit
         if limit is None or limit.key is None:
             continue
@@ -150,7 +150,7 @@ def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec]
     return [changed(spec) for spec in specs]
 
 
-def _that_ask(spec: FunctionSpec) -> Iterable[FunctionSpec]:
+def _limited(spec: FunctionSpec) -> Iterable[FunctionSpec]:
     """Whose limits hold for a function's calls: its own, or those of its members."""
     if spec.composition is not None:
         return spec.called

@@ -45,7 +45,7 @@ class FrameArguments:
         if view.kind == "sample":
             error = unreadable(view)
             values: Iterable[Any]
-            self.are_rows, values = singles_of(view, self.firsts) if error is None else (False, _Refusing(error))
+            self.are_rows, values = singles_of(view, self.firsts) if error is None else (False, _UnreadableView(error))
             self.values = values if isinstance(values, list) else []
             self._rest = iter(values)
 
@@ -70,7 +70,7 @@ def unreadable(view: View) -> BaseException | None:
     return None if isinstance(view, FrameView) else view.error
 
 
-class _Refusing:
+class _UnreadableView:
     """Replaces unreadable values: each call fails with the reason."""
 
     def __init__(self, error: BaseException) -> None:

@@ -69,7 +69,7 @@ def _preload(request: ForkRequest) -> int:
     """Imports modules that column values need. Returns the number of new obstacles to forks."""
     with open(request.fds[0], encoding="utf-8") as file:
         modules = file.read().splitlines()
-    if request.flags & zygote_requests.TRY_FIRST and not _goes_well(modules, request.value / 1000):
+    if request.flags & zygote_requests.TRY_FIRST and not _imports_safely(modules, request.value / 1000):
         return 0
     import_all(modules)
     forking.prepare()
@@ -82,7 +82,7 @@ def _preload(request: ForkRequest) -> int:
     return sum(map(len, obstacles))
 
 
-def _goes_well(modules: list[str], patience: float) -> bool:
+def _imports_safely(modules: list[str], patience: float) -> bool:
     """Returns whether a child that imports modules lives on and could fork."""
     flush_output()
     parent = os.getpid()

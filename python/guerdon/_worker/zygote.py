@@ -49,7 +49,7 @@ class Zygote:
         poll = select.poll()
         poll.register(self._link.socket, select.POLLIN)
         poll.register(parent, select.POLLIN)
-        signal.signal(signal.SIGCHLD, self._look_after_orphans)
+        signal.signal(signal.SIGCHLD, self._reap_orphans)
         while True:
             ready = {fd for fd, _ in poll.poll()}
             if parent in ready:
@@ -60,7 +60,7 @@ class Zygote:
             self._serving = True
             self._serve(request, parent)
             self._serving = False
-            self._look_after_orphans()
+            self._reap_orphans()
 
     def _serve(self, request: zygote_requests.ForkRequest, parent: int) -> None:
         if request.op == zygote_requests.LOADER:
@@ -95,7 +95,7 @@ class Zygote:
         os.close(self._functions_fd)
         return serialized
 
-    def _look_after_orphans(self, *_: object) -> None:
+    def _reap_orphans(self, *_: object) -> None:
         """Kills the children of ended workers, and reaps children not forked here.
 
         Their own children become ours as they die, which calls this again. Those that may be

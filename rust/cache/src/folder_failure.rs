@@ -17,7 +17,7 @@ pub(crate) struct FolderFailure {
 
 impl FolderFailure {
     /// Warns, the first time.
-    pub(crate) fn tell(&self, reason: &str) {
+    pub(crate) fn warn(&self, reason: &str) {
         let mut reported = self.reported.lock();
         if reported.0.is_none() {
             warn!("a cache folder can't be used, or only in part");
@@ -31,7 +31,7 @@ impl FolderFailure {
     /// Warns, and stops all use of the folder.
     pub(crate) fn end(&self, reason: &str) {
         self.over.store(true, Ordering::Relaxed);
-        self.tell(reason);
+        self.warn(reason);
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -164,7 +164,7 @@ impl Thread {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => self.failure.end(&describe(&error)),
             _ => {
                 self.paused_until = Some(Instant::now() + PAUSE);
-                self.failure.tell(&format!("{}; what is in it is still found", describe(&error)));
+                self.failure.warn(&format!("{}; what is in it is still found", describe(&error)));
             }
         }
     }

@@ -176,7 +176,7 @@ impl LaneWaker {
     /// Searches for work for the lane now. Must not be called while a lock of the lane is held.
     pub fn wake(&self) {
         if let Some(scheduler) = self.owner.upgrade() {
-            scheduler.look_for_work(self.brief);
+            scheduler.find_work(self.brief);
         }
     }
 }

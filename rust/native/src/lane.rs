@@ -107,7 +107,7 @@ impl LaneState {
                     return;
                 }
             }
-            self.running().iter().for_each(|running| running.look_after());
+            self.running().iter().for_each(|running| running.check_calls());
             pause = if self.staff(&runtime) { TICK } else { WITHOUT_THREADS };
         }
     }

@@ -56,7 +56,7 @@ impl RunningFrame {
     }
 
     /// Completes the ended calls, and gives back the calls behind one that takes long.
-    pub fn look_after(&self) {
+    pub fn check_calls(&self) {
         let mut state = self.state.lock();
         let current = state.current;
         let Some(frame) = &mut state.frame else { return };

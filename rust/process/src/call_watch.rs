@@ -109,7 +109,7 @@ impl CallWatch {
             _ => (false, now_ns),
         };
         self.seen = Some((hand.claim, hand.started_ns, first_ns));
-        if self.goes_back(hand.claim) {
+        if self.goes_backwards(hand.claim) {
             return Check { action: Some(Action::Disown), slow: false, age_ns: 0, wake_ns: tick };
         }
         let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns);
@@ -150,7 +150,7 @@ impl CallWatch {
     }
 
     /// Records a claim; true if the worker's claims go backwards too often.
-    fn goes_back(&mut self, claim: u64) -> bool {
+    fn goes_backwards(&mut self, claim: u64) -> bool {
         if claim >> 8 != self.furthest >> 8 {
             self.backs = 0;
         } else if place(claim) < place(self.furthest) {

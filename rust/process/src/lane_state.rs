@@ -180,7 +180,7 @@ impl LaneState {
     }
 
     /// Requests room for a worker of this pool from workers of other pools.
-    pub(super) fn ask_for_room(&self, pool: usize) -> RoomRequest {
+    pub(super) fn request_room(&self, pool: usize) -> RoomRequest {
         let request = self.give_way.ask(pool);
         self.slots.nudge_others(pool);
         request
@@ -192,7 +192,7 @@ impl LaneState {
             let one = matches!(kind, SlotKind::Pinned | SlotKind::OwnZygote);
             let of = if one { 1 } else { self.config.workers.max(1) };
             let advice = descriptors::advice(why);
-            self.printer.say(&format!(
+            self.printer.lane_line(&format!(
                 "runs with {workers} of {of} workers, as another could not be started: {why}. {advice}. More are tried \
                  from time to time"
             ));

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 const VARIABLE: &str = "GUERDON_POOL";
 /// Searches through the processes of this machine until one finds no marked process: a killed
 /// process may just have forked, and another may not show its mark yet.
-const LOOKS: u32 = 50;
+const SEARCHES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The mark of one zygote.
@@ -37,10 +37,10 @@ impl OrphanMarker {
     /// Kills every process that carries the mark. Blocks for some milliseconds.
     pub(super) fn sweep(&self) {
         let mark = OsString::from(format!("{VARIABLE}={}", self.0)).into_encoded_bytes();
-        for _ in 0..LOOKS {
+        for _ in 0..SEARCHES {
             let Ok(processes) = std::fs::read_dir("/proc") else { return };
             let names = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            if names.filter(|number| look_at(*number, &mark)).count() == 0 {
+            if names.filter(|number| kill_if_marked(*number, &mark)).count() == 0 {
                 return;
             }
             std::thread::sleep(PAUSE);
@@ -50,7 +50,7 @@ impl OrphanMarker {
 
 /// Kills a process if it carries the mark. Returns whether another search is needed, which is not
 /// so after its end or if it is another user's.
-fn look_at(number: i32, mark: &[u8]) -> bool {
+fn kill_if_marked(number: i32, mark: &[u8]) -> bool {
     let Some(pid) = Pid::from_raw(number).filter(|_| number.cast_unsigned() != std::process::id()) else {
         return false;
     };

@@ -46,7 +46,7 @@ impl Child {
     pub(super) async fn stack(&self, claim: u64, ours: &str, within: Duration) -> Result<String, NoStack> {
         let end = Instant::now() + within;
         let Ok(mut asked) = timeout(within, self.stack.requests.lock()).await else { return Err(NoStack::Silent) };
-        let signal = self.asks_by(*asked, end).await?;
+        let signal = self.request_signal(*asked, end).await?;
         if !self.claims(claim) {
             return Err(NoStack::Over);
         }
@@ -66,7 +66,7 @@ impl Child {
 
     /// Returns the signal that requests the stack, if it can be sent. If there was a request before
     /// (`asked`), waits for its signal first.
-    async fn asks_by(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
+    async fn request_signal(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
         let offer = self.page.read().map_err(|_| NoStack::NotOffered)?.stack();
         let number = i32::try_from(offer >> 32).unwrap_or(0);
         let signal = number.checked_sub(Signal::rt_min().as_raw()).filter(|n| *n >= 0).and_then(Signal::rt);

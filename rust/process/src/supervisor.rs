@@ -149,7 +149,7 @@ pub(super) async fn supervise(
                     Next::StandBack => pause(&shared, STAND_BACK).await,
                     Next::Widen(wait) => pause(&shared, wait).await,
                     Next::Again(wait) => {
-                        let room = others.then(|| shared.ask_for_room(slot.pool));
+                        let room = others.then(|| shared.request_room(slot.pool));
                         pause(&shared, if others { wait.min(ROOM_IS_MADE) } else { wait }).await;
                         drop(room);
                         by_itself = true;

@@ -88,7 +88,7 @@ impl IsolatedFrames {
                 (kept, soon) = (kept + 1, soon + 1);
                 if node.kept() == NodeHold::No {
                     node.keep(NodeHold::Soon);
-                    node.tell(NodeInput::TakeBack);
+                    node.send(NodeInput::TakeBack);
                 }
             } else if let Some(WaitingFrame { frame, .. }) = self.waiting.pop_front() {
                 kept += 1;

@@ -79,7 +79,7 @@ impl RemoteLane {
         let nodes = self.state.nodes.read();
         let node = nodes.iter().find(|node| &*node.name == name && node.state() != NodeState::Lost);
         node.is_some_and(|node| {
-            node.tell(NodeInput::Drain);
+            node.send(NodeInput::Drain);
             true
         })
     }
@@ -136,7 +136,7 @@ impl Lane for RemoteLane {
 
     fn ask_in_flight(&self, within: Duration, answer: &Sender<InFlight>) {
         for node in &*self.state.nodes.read() {
-            node.tell(NodeInput::Inspect(answer.clone(), within));
+            node.send(NodeInput::Inspect(answer.clone(), within));
         }
         if let Some(local) = self.state.local() {
             local.ask_in_flight(within, answer);
@@ -155,7 +155,7 @@ impl Lane for RemoteLane {
         let sessions = {
             let mut sessions = self.sessions.lock();
             for node in &*self.state.nodes.read() {
-                node.tell(NodeInput::Close);
+                node.send(NodeInput::Close);
             }
             sessions.take()
         };

@@ -178,7 +178,7 @@ impl LaneState {
         let gives = balance::moves(nodes.iter().map(load).collect(), on_the_way);
         for (node, frames) in nodes.iter().zip(gives).filter(|(_, frames)| *frames > 0) {
             node.backlog.claim(frames);
-            node.tell(NodeInput::Move(frames));
+            node.send(NodeInput::Move(frames));
         }
     }
 
@@ -215,7 +215,7 @@ impl LaneState {
         if (ready || in_agents) && self.ledger.losses(&frame) >= loss::APART_AFTER {
             self.apart.lock().add(frame, in_agents);
             if in_agents {
-                self.give_up_without_nodes();
+                self.end_without_nodes();
             }
             self.place_apart();
             return;
@@ -229,7 +229,7 @@ impl LaneState {
 
     /// Ends the frames that wait for a node and would run in this very process, after a long time
     /// without nodes.
-    fn give_up_without_nodes(self: &Arc<Self>) {
+    fn end_without_nodes(self: &Arc<Self>) {
         if self.gives_up.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -247,7 +247,7 @@ impl LaneState {
                 missed = if any { 0 } else { missed + 1 };
                 if missed >= LOOKS {
                     let given_up = this.apart.lock().give_up();
-                    given_up.into_iter().for_each(spare_this_process);
+                    given_up.into_iter().for_each(refuse_locally);
                 }
                 this.gives_up.store(false, Ordering::Release);
                 if !this.apart.lock().has_of_agents() || this.gives_up.swap(true, Ordering::AcqRel) {
@@ -357,7 +357,7 @@ impl LaneState {
 
 /// Ends a call that was running when two nodes were lost. Without nodes it would run in this
 /// process itself, where no worker protects the process.
-fn spare_this_process(mut frame: Frame) {
+fn refuse_locally(mut frame: Frame) {
     let reason =
         "two nodes were lost under it and no other came: it is not run in this process, which might end too".to_owned();
     let failure = Failure { retryable: false, ..Failure::new(FailureKind::Crashed, reason) };

@@ -288,10 +288,10 @@ impl Node {
 
     /// Gives it a frame. A node that has ended drops the frame, which gives it back.
     pub(crate) fn put(&self, queued: QueuedFrame) {
-        self.tell(NodeInput::Frame(Box::new(queued)));
+        self.send(NodeInput::Frame(Box::new(queued)));
     }
 
-    pub(crate) fn tell(&self, input: NodeInput) {
+    pub(crate) fn send(&self, input: NodeInput) {
         // A session that has ended takes no frames.
         let _ = self.inbox.send(input);
     }

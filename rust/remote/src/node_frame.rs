@@ -87,7 +87,7 @@ impl NodeFrame {
     }
 
     /// Records that it is requested back; `claimed` if it was counted as claimed before.
-    pub(crate) fn ask_back(&mut self, claimed: bool) {
+    pub(crate) fn request_back(&mut self, claimed: bool) {
         self.asked_back = true;
         if let Some(movable) = &mut self.movable
             && !movable.claimed

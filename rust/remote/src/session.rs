@@ -59,7 +59,7 @@ pub(crate) struct Session {
     frames: BTreeMap<u64, NodeFrame>,
     last_id: u64,
     offset: ClockOffset,
-    heard: Instant,
+    last_message: Instant,
     /// Number of ticks since the last message.
     silent: u32,
     pinged: Instant,
@@ -78,7 +78,7 @@ impl Session {
             frames,
             last_id: 0,
             offset,
-            heard: now,
+            last_message: now,
             silent: 0,
             pinged: now,
             ticks: 0,
@@ -119,7 +119,7 @@ impl Session {
     }
 
     fn lose(&mut self, loss: &LinkLoss, was: NodeState) {
-        let Self { lane, node, frames, heard, .. } = self;
+        let Self { lane, node, frames, last_message, .. } = self;
         node.link.lost(&loss.reason, loss.innocent);
         *node.reason.lock() = Some(loss.reason.clone());
         warn!(node = &*node.name, frames = frames.len(), reason = loss.reason, "node lost");
@@ -134,7 +134,7 @@ impl Session {
         // The agent's reports on begun frames may be lost as well: its workers or threads may have
         // had the oldest frames of each function, and a loop all of them.
         let (slots, mut of_function) = (node.slots(), vec![0; lane.functions.len()]);
-        let silent_ns = nanos(heard.elapsed());
+        let silent_ns = nanos(last_message.elapsed());
         let last_ns = lane.clock.now_ns().saturating_sub(silent_ns);
         let may_have_begun = node.backlog.may_have_begun(slots, silent_ns);
         for (_, mut sent) in std::mem::take(frames) {
@@ -184,11 +184,11 @@ impl Session {
     fn act_on(&mut self, input: NodeInput) {
         match input {
             NodeInput::Frame(queued) => self.send(*queued),
-            NodeInput::TakeBack => self.ask_all_back(),
-            NodeInput::Move(frames) => self.ask_to_move(frames),
+            NodeInput::TakeBack => self.request_all(),
+            NodeInput::Move(frames) => self.request_to_move(frames),
             NodeInput::Drain => {
                 self.node.set(NodeState::Draining);
-                self.ask_all_back();
+                self.request_all();
             }
             NodeInput::Inspect(answer, within) => {
                 // Dropping the senders ends the wait of the requesting tasks.
@@ -211,7 +211,7 @@ impl Session {
             return;
         }
         if self.frames.is_empty() {
-            self.hear();
+            self.restart_silence();
         }
         self.last_id += 1;
         let function = queued.frame.function_id();
@@ -240,13 +240,13 @@ impl Session {
         self.frames.insert(self.last_id, sent);
     }
 
-    fn hear(&mut self) {
-        (self.heard, self.silent) = (Instant::now(), 0);
+    fn restart_silence(&mut self) {
+        (self.last_message, self.silent) = (Instant::now(), 0);
     }
 
     /// Processes a message of the agent.
     fn receive(&mut self, message: &[u8]) -> Result<(), LinkLoss> {
-        self.hear();
+        self.restart_silence();
         let mut items = Items::of(message);
         let mut freed = false;
         while let Some(item) = ToDriver::next(&mut items) {
@@ -374,9 +374,9 @@ impl Session {
         }
         self.lane.look_at(&self.node);
         if self.node.kept() == NodeHold::Soon || self.node.state() == NodeState::Draining {
-            self.ask_all_back();
+            self.request_all();
         } else {
-            self.ask_for_idle();
+            self.request_for_idle();
             self.lane.balance();
         }
         Ok(())

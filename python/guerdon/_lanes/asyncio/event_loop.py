@@ -110,14 +110,14 @@ class LoopThread:
         self._ticking = True
         nap: float | None = _NAP_S
         try:
-            nap = self._look()
+            nap = self._check_calls()
         finally:
             if nap is None:
                 self._ticking = False
             else:
                 self._loop.call_later(nap, self._tick)
 
-    def _look(self) -> float | None:
+    def _check_calls(self) -> float | None:
         """Cancels overdue calls. Returns the seconds until the next check, None if none is
         needed."""
         beat = self._queue.beat()
@@ -192,7 +192,7 @@ class LoopThread:
         """The function and the call that the loop's thread runs now; None: none."""
         started = bool(self._functions)
         task = asyncio.current_task(self._loop) if started else None
-        call = task.in_hand if isinstance(task, RunnerTask) else None
+        call = task.running_call if isinstance(task, RunnerTask) else None
         if task is None or call is None:
             return None
         name = next((function.name for function in self._functions.values() if function.has(task)), None)

@@ -85,7 +85,7 @@ class LoopFunction:
         if call is None:
             return self._stateful.users
         runners = list(self._runners)  # at once: the loop changes the set
-        return next((runner for runner in runners if runner.in_hand == call), None)
+        return next((runner for runner in runners if runner.running_call == call), None)
 
     def has(self, task: asyncio.Task[Any]) -> bool:
         """Returns whether this is one of its runners. Can be called from any thread."""

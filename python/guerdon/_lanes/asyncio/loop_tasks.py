@@ -64,7 +64,7 @@ class RunnerTask(EngineTask):
         super().add_done_callback(over, context=clean)
 
     @property
-    def in_hand(self) -> tuple[int, int] | None:
+    def running_call(self) -> tuple[int, int] | None:
         """The frame and index of the running call."""
         load, call = self.load, self.call
         return None if load is None or call is None else (load.frame.id, call)

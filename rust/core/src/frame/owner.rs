@@ -20,7 +20,7 @@ pub(crate) trait LaneOwner: Send + Sync {
 
     /// Hands out frames until no lane with room has work waiting; at most one on this thread if
     /// `brief`.
-    fn look_for_work(self: Arc<Self>, brief: bool);
+    fn find_work(self: Arc<Self>, brief: bool);
 
     /// Makes member calls for the call of a function on this sample.
     fn call_members(

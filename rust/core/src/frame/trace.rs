@@ -163,7 +163,7 @@ impl Frame {
         if shown {
             trace.calls.push(self.span(call, end, times));
             if trace.calls.len() == MOST_CALLS {
-                self.tell(trace);
+                self.report_calls(trace);
             }
         }
     }
@@ -173,12 +173,12 @@ impl Frame {
         let Some(mut trace) = self.trace.take() else { return };
         let is_seen = matches!(trace.executor, Executor::Worker(_));
         if trace.ran > 0 || trace.given_back > 0 || is_seen {
-            self.tell(&mut trace);
+            self.report_calls(&mut trace);
         }
     }
 
     /// Reports the calls that ended since the last report.
-    fn tell(&self, trace: &mut FrameTrace) {
+    fn report_calls(&self, trace: &mut FrameTrace) {
         let span = Box::new(FrameSpan {
             frame: self.id,
             batch: self.batch().number(),

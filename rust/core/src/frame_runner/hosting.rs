@@ -149,7 +149,7 @@ impl Hosting {
     }
 
     /// Reports how calls of one sample ended; calls with a record are reported one by one.
-    fn tell_samples(&self, samples: Vec<usize>) {
+    fn report_samples(&self, samples: Vec<usize>) {
         let mut plain = Vec::with_capacity(samples.len());
         for call in samples {
             let Some((cell, times)) = self.cell(call) else { continue };
@@ -163,7 +163,7 @@ impl Hosting {
         }
     }
 
-    fn tell_call(&self, call: usize) {
+    fn report_call(&self, call: usize) {
         let first = call * self.size;
         let (cells, times): (Vec<Cell>, Vec<Times>) =
             (first..first + self.size).filter_map(|sample| self.cell(sample)).unzip();
@@ -195,17 +195,17 @@ impl LaneOwner for Hosting {
         None
     }
 
-    fn look_for_work(self: Arc<Self>, brief: bool) {
-        self.runner.clone().look_for_work(brief);
+    fn find_work(self: Arc<Self>, brief: bool) {
+        self.runner.clone().find_work(brief);
     }
 }
 
 impl FrameOwner for Hosting {
     fn completed(self: Arc<Self>, _: &Arc<Batch>, _: FunctionId, _: bool, completed: CompletedCells) {
         if self.kind == CallKind::Sample {
-            self.tell_samples(completed.groups);
+            self.report_samples(completed.groups);
         } else {
-            completed.groups.into_iter().for_each(|call| self.tell_call(call));
+            completed.groups.into_iter().for_each(|call| self.report_call(call));
         }
     }
 
@@ -253,13 +253,13 @@ impl FrameOwner for Hosting {
     fn frame_ended(self: Arc<Self>, _: FunctionId, unfinished: Vec<(u64, Vec<Call>)>, _: LaneCounts, _: u64, _: u64) {
         let calls = unfinished.into_iter().flat_map(|(_, calls)| calls).collect();
         self.runner.clone().returned(&self, calls, true);
-        self.look_for_work(false);
+        self.find_work(false);
     }
 
     fn given_back(self: Arc<Self>, _: FunctionId, calls: Vec<(u64, Vec<Call>)>, _: LaneCounts) {
         let calls = calls.into_iter().flat_map(|(_, calls)| calls).collect();
         self.runner.clone().returned(&self, calls, false);
-        self.look_for_work(false);
+        self.find_work(false);
     }
 
     fn calls_ended(self: Arc<Self>, _: FunctionId, _: usize, _: u64, _: u64) {}

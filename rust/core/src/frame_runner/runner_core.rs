@@ -250,7 +250,7 @@ impl LaneOwner for RunnerCore {
         None
     }
 
-    fn look_for_work(self: Arc<Self>, brief: bool) {
+    fn find_work(self: Arc<Self>, brief: bool) {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 }

@@ -22,7 +22,7 @@ impl LaneOwner for SchedulerCore {
         self.tracer.get()
     }
 
-    fn look_for_work(self: Arc<Self>, brief: bool) {
+    fn find_work(self: Arc<Self>, brief: bool) {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 

@@ -89,7 +89,7 @@ impl CompatibleBatches {
         for work in works.ready(function) {
             let Some((gatherable, _)) = work.queues[function].gatherable(work.submitted()) else { continue };
             if let Some(compatible) =
-                all.iter_mut().find(|compatible| goes_with(&compatible.names, &work.batch, function))
+                all.iter_mut().find(|compatible| is_compatible(&compatible.names, &work.batch, function))
             {
                 compatible.batches.push(work.batch.id());
                 compatible.gatherable += gatherable;
@@ -114,7 +114,7 @@ fn names_of(batch: &Batch, function: FunctionId) -> Option<Names> {
     batch.with_payload(|payload| names(payload).filter(|_| payload.mixes(function)))?
 }
 
-fn goes_with(names: &Names, batch: &Batch, function: FunctionId) -> bool {
+fn is_compatible(names: &Names, batch: &Batch, function: FunctionId) -> bool {
     let same = |payload: &dyn Payload| payload.mixes(function) && payload.names(function, false) == names.as_deref();
     batch.with_payload(same).unwrap_or(false)
 }
@@ -125,7 +125,7 @@ fn beside(works: &OpenBatches, batch: &Batch, function: FunctionId) -> Vec<u64> 
     let Some(names) = names_of(batch, function) else { return Vec::new() };
     let since = |work: &Work| {
         let (_, first) = work.queues[function].gatherable(work.submitted())?;
-        goes_with(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), work.batch.id()))
+        is_compatible(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), work.batch.id()))
     };
     let others = works.ready(function).filter(|work| work.batch.id() != batch.id());
     let mut found: Vec<(u64, u64)> = others.filter_map(since).collect();

@@ -59,7 +59,7 @@ impl SchedulerCore {
             let all = samples.iter().copied().zip(keys);
             all.filter(|(sample, key)| key.is_none_or(|key| sharing.join(key, batch, *sample))).collect()
         };
-        let calls = self.without_known(batch, function, leaders);
+        let calls = self.without_kept(batch, function, leaders);
         self.queue_shared(batch, function, &calls, samples.len());
         // A sweep may have ended a call before it led, when no thread could find it.
         let ended = samples.iter().filter(|sample| !is_open(batch, function, **sample));
@@ -93,7 +93,7 @@ impl SchedulerCore {
     }
 
     /// Returns the calls that must be made; the others get their kept outcomes.
-    fn without_known(
+    fn without_kept(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
         function: FunctionId,
@@ -109,7 +109,7 @@ impl SchedulerCore {
             match key.and_then(|_| found.next().flatten()) {
                 Some(outcome) => {
                     hits += 1;
-                    self.complete_known(batch, function, sample, &outcome);
+                    self.complete_kept(batch, function, sample, &outcome);
                 }
                 None => calls.push(Call::fresh(sample)),
             }
@@ -126,7 +126,7 @@ impl SchedulerCore {
     }
 
     /// Gives a kept outcome to a sample and the samples that wait for it.
-    fn complete_known(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, known: &KeptOutcome) {
+    fn complete_kept(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, known: &KeptOutcome) {
         let waiters =
             self.sharing.lock().leave(batch.id(), function, sample).map_or(Vec::new(), |(_, waiters)| waiters);
         self.give(batch, function, sample, known, OutcomeOrigin::EarlierCall);

@@ -29,17 +29,17 @@ impl Fault {
 
 /// Decides whether work on a sample must stop. Kernels that take long check it at intervals.
 pub trait Stop {
-    fn is_asked(&self) -> bool;
+    fn must_stop(&self) -> bool;
 
     /// Returns an error if work must stop.
     fn check(&self) -> Result<(), Fault> {
-        if self.is_asked() { Err(Fault::Stopped) } else { Ok(()) }
+        if self.must_stop() { Err(Fault::Stopped) } else { Ok(()) }
     }
 }
 
 /// A closure that returns whether to stop.
 impl<F: Fn() -> bool> Stop for F {
-    fn is_asked(&self) -> bool {
+    fn must_stop(&self) -> bool {
         self()
     }
 }

@@ -138,11 +138,11 @@ impl Printer {
             second.dropped += u64::from(dropped);
             (dropped_before, dropped.then_some(second.dropped == 1))
         };
-        self.tell(dropped_before);
+        self.report_dropped(dropped_before);
         if let Some(first) = first {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             if first {
-                self.tell_later();
+                self.report_dropped_later();
             }
         } else if !self.send(format!("[guerdon {source}] {}\n", shown(line))) {
             self.second.lock().dropped += 1;
@@ -151,25 +151,25 @@ impl Printer {
     }
 
     /// Writes a line of the lane itself.
-    pub(crate) fn say(&self, text: &str) {
+    pub(crate) fn lane_line(&self, text: &str) {
         self.send(format!("[guerdon] {text}\n"));
     }
 
     /// Writes how many lines were dropped; if there is room for no other line, later.
-    fn tell(&self, dropped: u64) {
+    fn report_dropped(&self, dropped: u64) {
         if dropped > 0 && !self.send(report(dropped)) {
             self.second.lock().dropped += dropped;
         }
     }
 
     /// Writes the number at the end of the second, unless a later line does it first.
-    fn tell_later(self: &Arc<Self>) {
+    fn report_dropped_later(self: &Arc<Self>) {
         let printer = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(SECOND).await;
             if let Some(printer) = printer.upgrade() {
                 let dropped = std::mem::take(&mut printer.second.lock().dropped);
-                printer.tell(dropped);
+                printer.report_dropped(dropped);
             }
         });
     }

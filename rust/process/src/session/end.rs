@@ -39,8 +39,8 @@ impl Session {
                 let orphaned = self.process.child.parent.has_ended();
                 self.drain();
                 let (ending, stack) = self.process.reap().await;
-                let loss = match self.standing(orphaned, ending).await {
-                    Some(standing) => Loss::Zygote(standing),
+                let loss = match self.loss_progress(orphaned, ending).await {
+                    Some(loss_progress) => Loss::Zygote(loss_progress),
                     None => Loss::Crashed(ending.to_string(), stack, ending.may_lack_memory()),
                 };
                 self.shared.moment(Moment::WorkerDied, &self.slot, || loss.why().to_owned());
@@ -77,7 +77,7 @@ impl Session {
             }
             SessionEvent::Retire { ask } => {
                 if ask {
-                    self.say_close();
+                    self.send_close();
                 }
                 drop(self.in_flight); // calls that it did not begin go back
                 self.process.shut_down(self.socket, FAREWELL);
@@ -86,7 +86,7 @@ impl Session {
             SessionEvent::Closing => {
                 // A failure means that the worker is about to end, which has the same effect.
                 let _ = self.process.child.page.take_back(self.in_flight.lock().last_id());
-                self.say_close();
+                self.send_close();
                 let patience = match (was_ready, self.in_flight.lock().is_empty()) {
                     (false, _) => Duration::ZERO,
                     (true, true) => FAREWELL,
@@ -101,7 +101,7 @@ impl Session {
 
     /// Returns whether the worker was killed with the process that forked it, and if so, whether
     /// that process had no other worker.
-    async fn standing(&self, orphaned: bool, ending: ExitStatus) -> Option<LossProgress> {
+    async fn loss_progress(&self, orphaned: bool, ending: ExitStatus) -> Option<LossProgress> {
         // The worker ended for another reason.
         if !orphaned || !ending.may_be_killed() {
             return None;
@@ -114,7 +114,7 @@ impl Session {
         Some(if alone { LossProgress::Apart } else { LossProgress::Next })
     }
 
-    pub(super) fn say_close(&mut self) {
+    pub(super) fn send_close(&mut self) {
         self.socket.outgoing().extend_from_slice(&wire::close());
         self.flush();
     }

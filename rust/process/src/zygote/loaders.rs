@@ -78,7 +78,7 @@ impl ZygoteSupervisor {
     /// Makes the loader fork another loader.
     pub(super) async fn clone_loader(&mut self) {
         let made = match self.prepared().await {
-            Ok(()) => self.answered(async |supervisor| supervisor.ask_for_loader(Parent::new).await).await,
+            Ok(()) => self.answered(async |supervisor| supervisor.request_loader(Parent::new).await).await,
             Err(error) => Err(error),
         };
         if made.is_err() {
@@ -100,7 +100,7 @@ impl ZygoteSupervisor {
     }
 
     /// Makes the first loader fork another, if possible.
-    async fn ask_for_loader(
+    async fn request_loader(
         &mut self,
         as_parent: fn(Pidfd, &Arc<Parent>) -> Arc<Parent>,
     ) -> io::Result<Option<LoaderClone>> {
@@ -123,7 +123,7 @@ impl ZygoteSupervisor {
     /// Forks a worker with a dedicated loader, or like others if there can be none.
     pub(super) async fn fork_apart(&mut self) -> io::Result<ForkedWorker> {
         if self.prepared().await.is_ok() {
-            match self.answered(async |supervisor| supervisor.ask_for_loader(Parent::of_one).await).await {
+            match self.answered(async |supervisor| supervisor.request_loader(Parent::of_one).await).await {
                 Ok(Some(LoaderClone { control, pid, parent })) => {
                     if let Ok(forked) = answered_by(pid, fork_by(&control, parent)).await {
                         self.forks += 1;

@@ -224,7 +224,7 @@ impl ZygoteSupervisor {
                 result = Err(error);
                 continue;
             }
-            result = self.answered(async |supervisor| supervisor.ask_for_worker().await).await;
+            result = self.answered(async |supervisor| supervisor.request_worker().await).await;
             match &result {
                 Ok(_) => break,
                 // The error comes from fork() itself, and the zygote works.
@@ -245,7 +245,7 @@ impl ZygoteSupervisor {
         }
     }
 
-    async fn ask_for_worker(&mut self) -> io::Result<ForkedWorker> {
+    async fn request_worker(&mut self) -> io::Result<ForkedWorker> {
         let load_late = self.loading.is_late();
         let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
         let parent = zygote.parent.clone();

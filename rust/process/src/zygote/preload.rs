@@ -31,7 +31,7 @@ impl ZygoteSupervisor {
         let mut all_well = true;
         for loader in zygote.shared_loaders() {
             let imported = tokio::select! {
-                imported = timeout(patience, self.ask_to_import(&loader, &names, has_workers)) => imported,
+                imported = timeout(patience, self.request_import(&loader, &names, has_workers)) => imported,
                 () = loader.parent.pidfd.ended() => Ok(Ok(false)),
                 () = stay_stopped(vec![loader.pid]) => Ok(Ok(false)),
             };
@@ -48,7 +48,7 @@ impl ZygoteSupervisor {
     }
 
     /// Returns whether a loader can go on forking.
-    async fn ask_to_import(&self, loader: &LoaderClone, names: &str, has_workers: bool) -> io::Result<bool> {
+    async fn request_import(&self, loader: &LoaderClone, names: &str, has_workers: bool) -> io::Result<bool> {
         let file = rustix::fs::memfd_create("guerdon-modules", rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::io::pwrite(&file, names.as_bytes(), 0)?;
         let flags = if has_workers { zygote_requests::TRY_FIRST } else { 0 };

@@ -22,7 +22,7 @@ WAIT_S: Final = 5.0
 
 
 @dataclass
-class _Reserved:
+class _Reservations:
     """The reservations of one node.
 
     Attributes:
@@ -38,7 +38,7 @@ class _Reserved:
 
 _lock: Final = threading.Lock()
 # Reservations by Ray's ids of the nodes; under the lock.
-_nodes: Final[dict[str, _Reserved]] = {}
+_nodes: Final[dict[str, _Reservations]] = {}
 
 
 def reserve(node: RayNode, cpus: int) -> None:
@@ -46,7 +46,7 @@ def reserve(node: RayNode, cpus: int) -> None:
     if cpus == 0:
         return
     with _lock:
-        known = _nodes.setdefault(node.id, _Reserved(node.free))
+        known = _nodes.setdefault(node.id, _Reservations(node.free))
         known.free = node.free + known.held
         known.held += cpus
 

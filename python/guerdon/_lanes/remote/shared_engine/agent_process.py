@@ -51,15 +51,15 @@ def main() -> None:
         agent = NodeAgent(options.setup, workers=options.workers)
         agent.load()
     except Exception as error:
-        _say(answer, problem=f"its engine can't start ({type(error).__name__}: {error})")
+        _send_answer(answer, problem=f"its engine can't start ({type(error).__name__}: {error})")
         sys.exit(1)
     try:
         listener = _listen(os.fspath(options.meeting.socket))
     except OSError as error:
-        _say(answer, problem=f"the socket {os.fspath(options.meeting.socket)!r} can't be made ({error})")
+        _send_answer(answer, problem=f"the socket {os.fspath(options.meeting.socket)!r} can't be made ({error})")
         agent.close()
         sys.exit(1)
-    _say(answer, problem=None)
+    _send_answer(answer, problem=None)
     with listener, contextlib.closing(agent):
         asyncio.run(_AgentServer(options, agent, listener).serve())
 
@@ -181,7 +181,7 @@ def _leave_standard_input() -> None:
     os.close(nothing)
 
 
-def _say(answer: int, **fields: str | None) -> None:
+def _send_answer(answer: int, **fields: str | None) -> None:
     """Sends an answer to the starting process, if that still listens."""
     with contextlib.suppress(OSError):
         os.write(answer, json.dumps(fields).encode() + b"\n")
