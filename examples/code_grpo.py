@@ -1,11 +1,11 @@
-"""GRPO on rewards of code: a tiny model learns to write the line that a task asks for.
+"""GRPO on rewards of code: a tiny model is trained to write the line that solves a task.
 
     python examples/code_grpo.py                # half a minute on two cores; --steps=2: less
     python examples/code_grpo.py --plain        # the reward itself, without a dispatcher
 
 The model (random weights, made here) writes one line of a function. The reward runs the program in
-a process of its own, behind fences, and calls its function with each case. Two of the lines that it
-can choose are no answers but attacks: one hangs, one ends the process with status 0; both score 0.
+a separate process, behind fences, and calls its function with each case. Two of the possible lines
+are attacks instead of answers: one hangs, one ends the process with status 0; both score 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Code rewards for rows in the shapes of HumanEval, MBPP, LiveCodeBench and APPS, which it has.
+"""Code rewards for rows in the formats of HumanEval, MBPP, LiveCodeBench and APPS, with sample
+rows.
 
     python examples/code_recipes.py             # scores the right programs and wrong ones
     python examples/code_recipes.py --data DIR  # writes the rows there, for guerdon profile

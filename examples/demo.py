@@ -1,4 +1,4 @@
-"""A small model learns the alphabet with TRL's GRPOTrainer, its rewards through Guerdon.
+"""Trains a small model on the alphabet with TRL's GRPOTrainer, its rewards through Guerdon.
 
     python examples/demo.py              # about a minute on two cores
     python examples/demo.py --serial     # without Guerdon: TRL calls one function after another
@@ -7,7 +7,7 @@ The model (75,000 parameters, random weights) and the data are made here, nothin
 Four reward functions:
 
 - counts_on   sync       is each letter the one that follows? 3 ms, as a symbolic comparison would
-- judge       async      asks a slow judge whether the length is right: 50 to 150 ms a sample
+- judge       async      is the length right? A slow judge answers in 50 to 150 ms a sample
 - standing    per group  how does it compare with the other completions of the prompt?
 - parses      sync       is it well-formed? On one sample in fifty its regular expression never ends
 """
@@ -46,7 +46,7 @@ def follows(letter: str) -> str:
 
 
 def right_steps(prompt: str, completion: str) -> int:
-    """How many of the first letters are the one that follows the letter before."""
+    """Counts the letters at the beginning that each follow the letter before in the alphabet."""
     return sum(
         follows(before) == after for before, after in zip(prompt + completion, completion[:LENGTH], strict=False)
     )
@@ -116,7 +116,8 @@ def serial_functions(seconds: dict[str, float]) -> list:
 
 
 def bounded(timeout: float, function, *arguments):
-    """What a function returns, None if it takes too long: the first hang would stop the training.
+    """Returns the function's result, or None if it takes too long: the first hang would stop
+    training.
 
     It works only in the main thread, and not for C code that never checks for signals.
     """
@@ -168,7 +169,7 @@ def make_model():
 
 
 def train(reward_functions: list, *, steps: int, seed: int, show) -> list[dict[str, float]]:
-    """Run TRL's trainer; what it logged, step by step."""
+    """Run TRL's trainer, and return its log, step by step."""
     import torch
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback, set_seed
@@ -231,7 +232,7 @@ def rise(logs: list[dict[str, float]]) -> tuple[float, float, int]:
 
 
 def run_engine(options: argparse.Namespace, show) -> dict:
-    """Train with all four functions in one dispatcher, whose journal has all that they did."""
+    """Train with all four functions in one dispatcher, whose journal has every call."""
     functions = [counts_on, judge, standing, parses]
     with tempfile.TemporaryDirectory() as folder:
         with Dispatcher(functions, weights=WEIGHTS, journal=folder) as dispatcher:
@@ -333,7 +334,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def picture(folder: Path, logs: list[dict[str, float]], times: dict[str, float]) -> Path:
-    """Draw what happened; the name of the file."""
+    """Draw the run, and return the name of the file."""
     from demo_picture import draw
 
     names = ["counts_on", "judge", "standing", "parses"]

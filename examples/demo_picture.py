@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 SIZE = (1200, 500)
-SCALE = 2  # drawn larger, then shrunk: Pillow has no smooth lines of its own
+SCALE = 2  # drawn larger, then shrunk: Pillow can't draw smooth lines
 INK, GREY, PALE = "#1f2430", "#8a8f99", "#e6e8ec"
 COLOURS = ["#2563eb", "#d97706", "#059669", "#9333ea"]
 
@@ -19,7 +19,7 @@ def draw(path: Path, rewards: dict[str, Sequence[float]], total: Sequence[float]
     Args:
         rewards: Mean reward of each function, step by step.
         total: Mean weighted sum, step by step.
-        times: Bars of the right half: what it is, and seconds.
+        times: Bars of the right half: label and seconds.
     """
     image = Image.new("RGB", (SIZE[0] * SCALE, SIZE[1] * SCALE), "white")
     pen = ImageDraw.Draw(image)
@@ -37,7 +37,7 @@ def draw(path: Path, rewards: dict[str, Sequence[float]], total: Sequence[float]
 
 
 class _Chart:
-    """Axes from step 1 and reward 0, and what is drawn in them."""
+    """Axes from step 1 and reward 0, and their curves."""
 
     def __init__(self, pen: ImageDraw.ImageDraw, box: tuple[int, int, int, int], *, steps: int, top: float) -> None:
         self._pen, self._box, self._steps = pen, box, steps

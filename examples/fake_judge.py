@@ -1,8 +1,8 @@
-"""A judge to try with, of the standard library: it speaks the chat protocol, and grades by words.
+"""A judge for trials, of the standard library: it serves the chat protocol, and grades by words.
 
 python examples/fake_judge.py 8001    # then base_url="http://127.0.0.1:8001/v1"
 
-From Python, ``serve()`` starts it in the background and gives its address.
+``serve()`` starts it in the background of a Python process and returns its address.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 def answer(question: str, model: str) -> str:
-    """What it says. The text that it grades is the line after the last colon."""
+    """Returns its answer. The graded text is the line after the last colon."""
     *_, before, text = (part.partition("\n")[0] for part in f": {question}".split(": "))
     if "[[A]]" in question:  # which is better, by the lines after the last two colons
         return "[[A]]" if len(before) > len(text) else "[[B]]" if len(before) < len(text) else "[[C]]"
@@ -60,7 +60,8 @@ class Server(ThreadingHTTPServer):
 
 
 def serve(port: int = 0) -> str:
-    """Starts the judge, by default on any free port, until this process ends; its address."""
+    """Starts the judge, by default on any free port, until this process ends, and returns its
+    address."""
     server = Server(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_address[1]}"

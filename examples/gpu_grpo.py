@@ -13,8 +13,8 @@ It prints what share of a step the trainer waited for rewards.
 
 The task is sums of two numbers. Two rewards: `right`, in worker processes with a timeout, and
 `judge`, which waits one to four seconds as a judging model would. The model made here has random
-weights and a tokenizer of characters: it shows speed, and that training runs, not how well a real
-model learns. Run on one H100 with `--vllm none` (benches/README.md); with vLLM it is untested.
+weights and a tokenizer of characters: it shows speed, and that training runs, not the progress of a
+real model. Run on one H100 with `--vllm none` (benches/README.md); with vLLM it is untested.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def right(text: str, answer: str) -> float:
 
 @reward(timeout=60, retries=1)
 async def judge(text: str) -> float:
-    await asyncio.sleep(random.uniform(1.0, 4.0))  # ask your model here
+    await asyncio.sleep(random.uniform(1.0, 4.0))  # call your model here
     return sum(letter.isdigit() for letter in text) / max(1, len(text))
 
 

@@ -1,7 +1,7 @@
 """An LLM judge in Python: an async reward with retries and bounded concurrency.
 
 `guerdon.judge` does this without Python per request; write your own where you need another
-protocol. The judge here is a stand-in on a local port: it takes 0.2 s, is overloaded now and then
+protocol. The judge here is a fake on a local port: it takes 0.2 s, is overloaded now and then
 (503), and grades by length. Put your own endpoint and prompt in its place.
 
     python examples/llm_judge.py
@@ -23,7 +23,7 @@ SAMPLES = 200
 
 
 class Judge(StatefulReward):
-    """Asks the judge at ``host:port``; open a client that you want to keep in ``setup()``."""
+    """Sends requests to the judge at ``host:port``; open long-lived clients in ``setup()``."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port

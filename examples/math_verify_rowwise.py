@@ -1,11 +1,11 @@
 """TRL's math reward, unmodified, with a timeout for each sample.
 
 ``trl.rewards.accuracy_reward`` takes the whole batch, one answer after another. Its own alarms end
-an answer that sympy can't compute after 5 to 10 s and call it wrong. Its rows are independent:
-``rowwise=True`` says so, and Guerdon calls it with one row at a time, in processes that it can
-kill. After three attempts of 3 s nobody knows whether the answer is right, and the result says so.
-(The first call in a process also builds parsers, which may take as long on a busy machine: hence
-the retries.)
+an answer that sympy can't compute after 5 to 10 s and call it wrong. Its rows are independent.
+``rowwise=True`` makes Guerdon call the function with one row at a time, in processes that can be
+killed. After three attempts of 3 s it is undecided whether the answer is right, and the result
+shows a timeout. (The first call in a process also builds parsers, which may take as long on a busy
+machine: hence the retries.)
 
     pip install '.[trl]' 'math-verify[antlr4_13_2]'
     python examples/math_verify_rowwise.py

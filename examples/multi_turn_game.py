@@ -1,11 +1,12 @@
-"""A game of several turns: a model walks to a door with a tool, and learns on which side it is.
+"""A game of several turns: a model uses a tool to walk to a door, and is trained to find the right
+side.
 
     python examples/multi_turn_game.py              # half a minute on two cores; --steps=2: less
 
 Each completion plays in its own environment, which the trainer uses again for the next one.
 `reset`, the tool and the rewards run concurrently; a reward gets the environment as its completion
-left it. The model (random weights) is made here. To let it play at once, one token stands for a
-whole call of the tool, and the model can write nothing else.
+left it. The model (random weights) is made here. One token is a whole call of the tool, and the
+model can write no other tokens, so that it plays from the start.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ async def short(environment: Corridor) -> float:
 
 
 def call(way: str) -> str:
-    """What a model writes to walk."""
+    """Returns the text with which a model walks."""
     request = {"name": "walk", "arguments": {"way": way}}
     return f"<tool_call>\n{json.dumps(request)}\n</tool_call>"
 
@@ -105,7 +106,7 @@ def make_player() -> tuple[Any, Any, list[int]]:
 
 
 def train(steps: int, folder: str) -> list[dict[str, float]]:
-    """Trains, and gives what was logged at each step."""
+    """Trains, and returns the log of each step."""
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl import GRPOConfig

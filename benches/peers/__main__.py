@@ -4,9 +4,9 @@ litellm's Router and openai's AsyncOpenAI, in one run.
     make bench-peers            all of it, a few minutes
     python -m benches.peers --only healthy hint
 
-Replicas are mock judges, processes of their own. Each client runs in a process of its own, one
-after the other; CPU is that process's, from the first call to the last answer. Lost are samples
-without a score that a judge would have scored: poison samples, which always fail, don't count.
+Replicas are mock judges in separate processes. Each client runs in a separate process, one after
+the other; CPU is that process's, from the first call to the last answer. Lost are samples without a
+score that a judge would have scored: poison samples, which always fail, don't count.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from benches.python.mock_judge import mock_judge
 
 RETRIES = 3
 MOST_S = 120
-"""After this a client is stopped, and all that it has not shown is lost."""
+"""After this time a client is stopped, and all samples that it has not reported are lost."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the replicas do.
+    """Behaviour of the replicas.
 
     Attributes:
-        replicas: Arguments of each mock judge; None for one that nobody listens at.
+        replicas: Arguments of each mock judge; None for an address without a server.
         calls: Samples.
         at_once: In flight.
         timeout: Seconds of one attempt.

@@ -13,7 +13,7 @@ from typing import Any
 PROMPT = "Rate this from 0 to 10: {completion}"
 NUMBER = re.compile(r"\d+")
 
-# A score a text, NaN where there is none; the seconds that it took.
+# A score for each text, NaN for a missing one; the seconds that scoring took.
 Scored = tuple[list[float], float]
 Client = Callable[[Sequence[str], Sequence[str], int, float, int], Scored]
 

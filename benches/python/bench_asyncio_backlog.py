@@ -1,4 +1,4 @@
-"""What waits for an event loop costs nothing, and does not go before what is older.
+"""Calls that wait for an event loop cost nothing, and do not go before older calls.
 
     python -m pytest benches/python/bench_asyncio_backlog.py --benchmark-only
 

@@ -1,4 +1,4 @@
-"""What else runs on a loop of the asyncio lane while a batch of calls that never suspend does.
+"""Lag of other tasks on a loop of the asyncio lane while a batch of calls that never suspend runs.
 
     python -m pytest benches/python/bench_asyncio_lane_lag.py --benchmark-only
 

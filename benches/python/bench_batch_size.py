@@ -1,11 +1,11 @@
-"""Cost of a sample in batches of a thousand to a million: flat, or it would be of no use to large
-ones.
+"""Cost of a sample in batches of a thousand to a million: it must stay flat, so that large batches
+pay off.
 
     python -m pytest benches/python/bench_batch_size.py --benchmark-only
 
 A trivial function, the same 2 KB text for each sample, everything in it from `score` to the arrays.
-Target: within 10 % of the cost at 10 000 samples (a thousand have the round trips to the workers to
-bear, which a sample of many does not).
+Target: within 10 % of the cost at 10 000 samples (in a thousand samples the round trips to the
+workers weigh more).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m pytest benches/python/bench_batching.py --benchmark-only
 
 512 completions, groups of 8, a small torch model in one worker (`reward_model.py`), everything in
-it from `score` to the arrays. With one bad sample in 512 the rest of its call is told apart by
+it from `score` to the arrays. One bad sample in 512 is separated from the rest of its call by
 splitting.
 """
 

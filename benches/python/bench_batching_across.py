@@ -1,4 +1,4 @@
-"""Batches submitted at the same time: what it brings that their samples go into the same calls.
+"""Batches submitted at the same time: the gain from calls with samples of several batches.
 
     python -m pytest benches/python/bench_batching_across.py --benchmark-only
 
@@ -29,7 +29,7 @@ def together(completions: list[str]) -> list[float]:
 
 
 def apart(completions: list[str], log_metric: Any) -> list[float]:
-    """What can record is called on samples of one batch."""
+    """A function that records is called on samples of one batch."""
     return together(completions)
 
 

@@ -1,4 +1,4 @@
-"""What identical calls and the cache folder save, and what a look in vain costs.
+"""Savings by identical calls and the cache folder, and the cost of a miss.
 
     python -m pytest benches/python/bench_cache.py --benchmark-only
 

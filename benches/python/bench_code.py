@@ -1,4 +1,4 @@
-"""Small programs a second: code rewards behind fences, compared with what others do.
+"""Small programs a second: code rewards behind fences, compared with common alternatives.
 
     python -m pytest benches/python/bench_code.py --benchmark-only
 

@@ -1,11 +1,11 @@
-"""What more cores bring: one worker, then twice as many, up to the cores of this machine.
+"""Gain from more cores: one worker, then twice as many, up to the cores of this machine.
 
     python -m pytest benches/python/bench_cores.py --benchmark-only
 
 Trivial calls show where the driver is the bound. Heavy-tailed calls keep a core busy to an end by
-the clock; no order of work beats the bound, max(sum ÷ workers, longest), and without knowing the
-costs none beats "a list": each call, in order, to the worker that is free first. Code rewards run
-small programs behind all fences.
+the clock; no order of work beats the bound, max(sum ÷ workers, longest), and if the costs are
+unknown, none beats "a list": each call, in order, goes to the worker that is free first. Code
+rewards run small programs behind all fences.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What the watchdog and the engine's own log cost a sample, by lane.
+"""Cost of the watchdog and of the engine's log per sample, by lane.
 
     python -m pytest benches/python/bench_diagnostics.py --benchmark-only
 
 The same batches with and without, in turns, in one run; a ratio is the median of those of the
-turns. Functions do nothing, and a judge's server answers at once, so that what is measured is the
-engine. The log is set up once a process (``GUERDON_LOG``), so each setting of it has a process of
-its own, and these take turns.
+turns. Functions do nothing, and a judge's server answers at once, so that only the engine is
+measured. The log is set up once a process (``GUERDON_LOG``), so each setting has a separate
+process, and these take turns.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def process(lane: str, samples: int, server: str, log: str | None, file: Path) -
 
 
 def compare(benchmark: Any, tables: Any, title: str, lane: str, samples: int, turns: dict[str, Turn]) -> None:
-    """A row: the median of each in µs a sample, and how it stands to the first."""
+    """Adds a row: the median of each in µs a sample, and its ratio to the first."""
     times: dict[str, list[float]] = {name: [] for name in turns}
 
     def all_in_turn() -> None:
@@ -138,7 +138,7 @@ def test_the_log(benchmark: Any, tables: Any, lane: str, server: str, tmp_path: 
 
 
 def answer() -> None:
-    """In a process of `process`: a turn for each line."""
+    """Runs in a process of `process`: scores a batch for each line of its input."""
     lane, samples, server = sys.argv[1:]
     with dispatching(lane, int(samples), server) as turn:
         for _ in sys.stdin:

@@ -2,7 +2,7 @@
 
     python -m pytest benches/python/bench_first_reward.py --benchmark-only
 
-The function's module imports nothing, sympy and math_verify, or torch; the zygote loads it anew
+The function's module imports nothing, sympy and math_verify, or torch; the zygote loads it again
 each time, whatever this process has loaded. Compared with a bare interpreter that imports the same
 module and ends.
 """
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 ROUNDS = 10
 WORKERS = 2
 TITLE = "time to the first reward: ms"
-# What the module imports: the module, its function, what must be there.
+# By imports: the module, its function, the packages that must be installed.
 MODULES = {
     "nothing": ("benches.python.workloads", "trivial", ()),
     "sympy and math_verify": ("benches.python.with_sympy", "first", ("sympy", "math_verify")),

@@ -5,8 +5,8 @@ sample killable.
 
 The target on two cores is 0.6 of the loop's time for math_verify, a few milliseconds a sample. A
 machine that is busy with other things shows less, but then also for the pool, which can kill
-nothing. The last-line comparison, a microsecond a sample, shows what it costs to send samples to
-another process that don't need to go there.
+nothing. The last-line comparison, a microsecond a sample, shows the cost of sending samples to
+another process without need.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""CPU time of a dispatcher that has nothing to do: its threads in this process, its zygote and its
-workers.
+"""CPU time of an idle dispatcher: threads in this process, zygote and workers.
 
     python -m pytest benches/python/bench_idle_cpu.py --benchmark-only
 

@@ -1,4 +1,4 @@
-"""What ``import guerdon`` costs a fresh interpreter.
+"""Cost of ``import guerdon`` in a fresh interpreter.
 
     python -m pytest benches/python/bench_import.py --benchmark-only
 

@@ -1,4 +1,4 @@
-"""What a journal costs: each lane with and without one, side by side in one run, and the journal
+"""Cost of a journal: each lane with and without one, side by side in one run, and the journal
 itself: size, rate, reading.
 
     python -m pytest benches/python/bench_journal.py --benchmark-only
@@ -61,7 +61,7 @@ def spins(completion: str) -> float:
 
 @contextlib.contextmanager
 def lane(name: str) -> Iterator[tuple[Any, list[str]]]:
-    """A function of the lane, and what it is to score."""
+    """A function of the lane, and the texts to score."""
     if name == "http, a judge":
         with serving(lambda path, body: chat_completion("7")) as server:
             ask: Options = {"base_url": f"{server.url}/v1", "model": "m", "prompt": "{completion}", "pure": False}

@@ -2,9 +2,9 @@
 
     GUERDON_BENCH_ROWS=10000000 python -m pytest benches/python/bench_journal_reading.py
 
-Each way is a process of its own: timed is the reading alone, memory is the process at its largest.
-The peer reads all of it with `pyarrow.parquet.read_table`. Target: batches need less than a fifth
-of its memory.
+Each way runs in a separate process: timed is the reading alone, memory is the process at its
+largest. The peer reads all of it with `pyarrow.parquet.read_table`. Target: batches need less than
+a fifth of its memory.
 """
 
 from __future__ import annotations

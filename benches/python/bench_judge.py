@@ -3,11 +3,11 @@ Rust program), and with openai, httpx and aiohttp on asyncio.
 
     python -m pytest benches/python/bench_judge.py --benchmark-only
 
-The server is the mock judge, a process of its own. Connections are made in a first round that is
-not counted. The CPU time is that of the client's process, the latency that of a call as its client
-sees it. Target: 2048 under 1.3 s, and no handshakes after the first round. httpx, and openai which
-is made of it, take minutes for a round of 2048 (the time that their pool takes grows with the
-square of its connections), so they are measured with 256.
+The server is the mock judge, in a separate process. Connections are made in a first round that is
+not counted. CPU time is counted for the client's process, and latency for each call in the client.
+Target: 2048 under 1.3 s, and no handshakes after the first round. httpx, and openai which uses
+httpx, take minutes for a round of 2048, because the time of their pool grows with the square of its
+connections. Both are measured with 256.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Openai(Httpx):
         return ask
 
 
-# Name, module that it needs, what runs it, rounds.
+# Name, required module, runner, rounds.
 CONTENDERS: list[tuple[str, str, Callable[[MockJudge, list[str], int], Any], int]] = [
     ("guerdon, http lane", "guerdon", guerdon_lane, 5),
     ("reqwest, tokio", "guerdon", reqwest, 5),

@@ -2,9 +2,9 @@
 
     python -m pytest benches/python/bench_judge_fleet.py --benchmark-only
 
-The servers are processes of their own and answer after 0.1 s, the slow one after 1 s; 1024 calls,
-64 in flight, in a fresh dispatcher, which knows nothing of its endpoints. The bound is eight
-healthy ones. Target: with hedging the 99th percentile is at most twice the bound's.
+The servers run in separate processes and answer after 0.1 s, the slow one after 1 s; 1024 calls, 64
+in flight, in a fresh dispatcher without measurements of its endpoints. The bound is eight healthy
+ones. Target: with hedging the 99th percentile is at most twice the bound's.
 """
 
 from __future__ import annotations

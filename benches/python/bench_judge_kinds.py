@@ -1,8 +1,8 @@
-"""What votes, panels and hedging cost in CPU of the trainer's process, beside the plain judge.
+"""Cost of votes, panels and hedging in CPU of the trainer's process, compared with the plain judge.
 
     python -m pytest benches/python/bench_judge_kinds.py --benchmark-only
 
-1024 samples, 256 requests in flight, two mock judges of 0.1 s without TLS, processes of their own;
+1024 samples, 256 requests in flight, two mock judges of 0.1 s without TLS, in separate processes;
 every kind takes its turn in each of nine rounds, after one that makes the connections. Votes and
 members agree, so that three of five votes decide. The bound is a plain judge's CPU a request.
 """

@@ -3,7 +3,7 @@ in one run.
 
     python -m pytest benches/python/bench_lanes.py --benchmark-only
 
-In `.venv-verl` (after `make test-verl`) Ray takes part too.
+Ray takes part in `.venv-verl` (after `make test-verl`).
 
 A round of Guerdon's is `Dispatcher.score` with everything in it: capturing the data, running it,
 waiting, arrays, looking for failures. A peer's round is handing over 4096 texts and collecting a
@@ -95,7 +95,7 @@ def processes() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(WORKERS, mp_context=get_context("forkserver"))
 
 
-# Name, what runs it, rounds, target.
+# Name, runner, rounds, target.
 CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
     ("bare call", bare, ROUNDS, ""),
     ("ThreadPoolExecutor, 8 threads", lambda: pooled(ThreadPoolExecutor(8)), 10, ""),
@@ -135,8 +135,8 @@ def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
 @pytest.mark.parametrize("pause_ms", [0, 1], ids=["at once", "1 ms later"])
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
 def test_one_sample(benchmark: Any, tables: Any, lane: str, pause_ms: int) -> None:
-    """Submitted to an idle lane, so many ms after the last; from before the call of `score` to its
-    result.
+    """A sample is submitted to an idle lane `pause_ms` after the last; timed from before the call
+    of `score` to its result.
 
     After a pause the cores have gone to sleep, and four threads of two processes are woken one by
     the other.

@@ -3,7 +3,7 @@ calls that failed.
 
     python -m pytest benches/python/bench_long_prompts.py --benchmark-only
 
-The server is the mock judge, a process of its own, whose answers take 60 s, so that all calls are
+The server is the mock judge in a separate process, whose answers take 60 s, so that all calls are
 in flight at once; over HTTP/2, since 20,000 connections are more files than most processes may
 open. Bound: the prompts themselves, 1.28 GB of Python strings. Target: under 2 GB in all, no call
 lost.
@@ -72,7 +72,7 @@ def test_memory_of_long_prompts(benchmark: Any, tables: Any) -> None:
         np.testing.assert_array_equal(result.rewards.ravel(), np.arange(calls) % 11)
         if benchmark.disabled:
             return
-        # The server speaks HTTP/2 and nothing else.
+        # The server accepts HTTP/2 only.
         seen = http_reward(server=Server(f"{url}/seen", http2=True), columns=["completion"], score="most_in_flight")
         with Dispatcher([seen]) as dispatcher:
             in_flight = dispatcher.score(completions=["x"]).rewards.item()

@@ -1,9 +1,9 @@
-"""Metrics: what a scrape takes while all is busy, and what counting costs a sample.
+"""Metrics: the time of a scrape under load, and the cost of counting per sample.
 
     python -m pytest benches/python/bench_metrics.py --benchmark-only -s
 
-Scrapes come from a process of their own over one connection, while every lane is full and a thread
-of this process runs Python without a pause. Counting: rounds of 4096 samples of a trivial function
+Scrapes come from a separate process over one connection, while every lane is full and a thread of
+this process runs Python without a pause. Counting: rounds of 4096 samples of a trivial function
 with and without a port, in turns; the best rounds are compared.
 """
 

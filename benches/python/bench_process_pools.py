@@ -3,10 +3,9 @@ recover from a death.
 
     python -m pytest benches/python/bench_process_pools.py --benchmark-only
 
-Two processes each, up and warm, the same function (`workloads.obey`); `peer_pools.py` says what had
-to be added to a pool that can't end a call. Hung samples spin until they are killed: three of 256
-take 1 s at best (two at once, then the third, 0.5 s each), and the figure is what it took beyond
-that.
+Two processes each, up and warm, the same function (`workloads.obey`); `peer_pools.py` has the
+additions to pools that can't end a call. Hung samples spin until they are killed: three of 256 take
+1 s at best (two at once, then the third, 0.5 s each), and the figure is the time beyond that.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ RECOVERY = "a process dies amid a call: ms until the sample has its value from a
 
 pytestmark = [
     pytest.mark.timeout(600),
-    # loky says so of its processes, which it has found to be gone.
+    # loky's warning about its processes that are gone.
     pytest.mark.filterwarnings("ignore:A worker stopped while some jobs were given:UserWarning"),
 ]
 

@@ -2,9 +2,9 @@
 
     .venv-verl/bin/python -m pytest benches/python/bench_ray.py --benchmark-only
 
-in the environment of `make test-ray`. The nodes are three raylets of this machine; what is measured
-is what distribution costs and whether work is spread, not what more machines bring. Calls that wait
-stand for calls that compute: there are two cores.
+in the environment of `make test-ray`. The nodes are three raylets of this machine; the bench
+measures the cost of distribution and whether work is spread, not the gain from more machines. Calls
+wait instead of computing, because there are two cores.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """The nodes; where a test only wants to see it run, those that RAY_ADDRESS names."""
+    """The nodes; in a test without timing the nodes of RAY_ADDRESS."""
     if "RAY_ADDRESS" in os.environ:
         ray.init(log_to_driver=False)
         yield
@@ -125,7 +125,7 @@ def carried() -> Iterator[Run]:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of all that it started, Ray's processes among them."""
+    """CPU time of this process and its descendants, including Ray's processes."""
     total = 0.0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         with suppress(psutil.Error):  # it has ended
@@ -191,7 +191,7 @@ def bound(seconds: list[float]) -> float:
 
 
 def one_queue(seconds: list[float]) -> float:
-    """How long they take where each worker has the next of them at once, in their order."""
+    """The time of these calls if each worker gets the next one without delay, in order."""
     free = [0.0] * sum(CPUS.values())
     for one in seconds:
         heapq.heapreplace(free, free[0] + one)
@@ -219,7 +219,8 @@ def test_makespan_over_unequal_nodes(benchmark: Any, tables: Any, unequal: Dispa
     benchmark.pedantic(turn, rounds=1 if benchmark.disabled else 5)
     if benchmark.disabled:
         return
-    # By what was asked for, and by what the calls took: they wake up late on a busy machine.
+    # Relative to the requested times, and to the measured ones: calls wake up late on a busy
+    # machine.
     asked = [time / bound(seconds) for time in benchmark.stats.stats.data]
     took = [time / bound(calls) for time, calls in zip(benchmark.stats.stats.data, ran, strict=True)]
     cells = {

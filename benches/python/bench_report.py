@@ -3,8 +3,9 @@
     python -m pytest benches/python/bench_report.py --benchmark-only -s
     GUERDON_BENCH_ROWS=10000000 python -m pytest benches/python/bench_report.py --benchmark-only -s
 
-Timed is the whole command in a process of its own, the page written. Target: below 20 s, a page
-below 3 MB. pandas reads the columns that the report reads but reasons and times, and groups once.
+Timed is the whole command in a separate process, including writing the page. Target: below 20 s, a
+page below 3 MB. pandas reads the columns that the report reads but reasons and times, and groups
+once.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m pytest benches/python/bench_rewards.py --benchmark-only
 
 Each is a plain call on the same samples: 32 answers of 20 words, or one of 500 or 2000, with its
-reference. Both sides run in turn, and the ratio is that of the medians. What it is compared with is
-the original where its package is there, else the same few lines of Python (open-r1's, Google's).
+reference. Both sides run in turn, and the ratio is that of the medians. The counterpart is the
+original if its package is installed, otherwise the same few lines of Python (open-r1's, Google's).
 Target: 50 times faster where the original is Python and takes longer than a microsecond a token.
 """
 

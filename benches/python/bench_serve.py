@@ -2,9 +2,9 @@
 
     python -m pytest benches/python/bench_serve.py --benchmark-only
 
-Both are processes of their own on the same uvicorn, asked by the same client, `http_reward`, with
-256 requests in flight, one sample each. Before the numbers are taken each server is asked once with
-all samples. The load test has 2000 requests of 1 s in flight, and loses none.
+Both run in separate processes on the same uvicorn, with the same client, `http_reward`, and 256
+requests in flight, one sample each. Each server gets all samples once before the measurement. The
+load test has 2000 requests of 1 s in flight, and loses none.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False)).run(
 """
 )
 
-# Of each function the samples that are asked for.
+# Number of samples by function.
 SAMPLES = {"trivial": 8192, "computes": 2048, "waits": 4096}
 FLIGHT = 256
 LOAD = 2000

@@ -1,4 +1,4 @@
-"""How long two ranks wait for rewards of completions that come from a server, which rank 0 asks.
+"""Time that two ranks wait for rewards of completions from a server, which rank 0 requests.
 
     python -m pytest benches/python/bench_server_ranks.py --benchmark-only
 

@@ -1,13 +1,13 @@
-"""Two ranks of a host that share one engine, beside two with workers of their own.
+"""Two ranks of a host that share one engine, compared with two that have separate workers.
 
     python -m pytest benches/python/bench_shared_engine.py --benchmark-only
 
 All hard prompts are at one rank, whose calls wait, so that eight workers need no eight cores. The
 step ends when both ranks have their rewards. The bound is the total of the times that calls really
 took ÷ workers. Target: at most 1.05 of it. The ranks are two dispatchers on threads of one process;
-the shared engine is a process of its own in any case.
+the shared engine is a separate process in any case.
 
-And what a sample of 2 KB costs more with a trivial function.
+A second table has the additional cost of a sample of 2 KB with a trivial function.
 """
 
 from __future__ import annotations

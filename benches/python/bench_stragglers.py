@@ -6,8 +6,8 @@ The bound is max(sum of costs ÷ workers, longest cost): no order of work can be
 Pareto-distributed, the longest cut at half a second. Target: at most 1.05 of the bound on each of
 the seeds, 1.03 if it can be had. The calls spin to an end by the clock, so that two workers need
 two cores for themselves: another program's share shows as a loss. The same with calls that wait
-instead needs no cores; there "of what ran" (the bound made of the times that the calls really took)
-shows the order of work alone.
+instead needs no cores; their ratio to the bound by the measured times ("of what ran") shows the
+order of work alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TITLE = f"{SAMPLES} heavy-tailed calls on {WORKERS} workers: times the bound"
 pytestmark = pytest.mark.timeout(600)
 
 
-# Name, and what a call does.
+# Name, and the work of a call.
 CONTENDERS = {
     "guerdon, process lane": workloads.spin,
     "guerdon, process lane, calls that wait": workloads.wait,

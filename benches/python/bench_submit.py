@@ -1,6 +1,6 @@
-"""How long the trainer's thread is busy submitting 2048 samples of 64 KB, compared with pickling
-them; 2048 conversations, for one function of the process lane and for four; and for how long
-another thread stands while a million samples are submitted.
+"""Time that the trainer's thread takes to submit 2048 samples of 64 KB, compared with pickling
+them; 2048 conversations, for one function of the process lane and for four; and the longest pause
+of another thread while a million samples are submitted.
 
     python -m pytest benches/python/bench_submit.py --benchmark-only
 
@@ -70,7 +70,7 @@ def test_submit(benchmark: Any, tables: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_pickle(benchmark: Any, tables: Any, kind: str) -> None:
-    """What a pool of processes does with the same texts before anything can run, 64 at a time."""
+    """Times the work of a process pool on the same texts before any call can run, 64 at a time."""
     benchmark.group = TITLE
     texts = TEXTS[kind]
 
@@ -92,7 +92,7 @@ SHARED = f"{SAMPLES} conversations: ms on the caller's thread"
 
 @pytest.mark.parametrize("functions", [1, 4])
 def test_conversations(benchmark: Any, tables: Any, functions: int) -> None:
-    """What several functions get is pickled once."""
+    """Values for several functions are pickled once."""
     benchmark.group = SHARED
     pending: list[Any] = []
 

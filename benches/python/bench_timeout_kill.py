@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Page:
-    """What the two samples of a round stamp."""
+    """The page into which the two samples of a round write their stamps."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +75,8 @@ def one_round(dispatcher: Dispatcher, page: Page) -> tuple[float, float]:
 
 @pytest.mark.parametrize("loaded", ["nothing", "math_verify"])
 def test_kill(benchmark: Any, tables: Any, page: Page, loaded: str) -> None:
-    """`loaded`: what the zygote has imported with the function, and with it every worker."""
+    """`loaded`: the packages that the zygote, and so every worker, has imported with the
+    function."""
     function: Any = hanging
     if loaded == "math_verify":
         pytest.importorskip("math_verify")

@@ -1,9 +1,9 @@
-"""What a turn of tool calls costs in TRL's trainer and in ours: four samples, two sync calls of 0.2
-s each.
+"""Cost of a turn of tool calls in TRL's trainer and in ours: four samples, two sync calls of 0.2 s
+each.
 
     python -m pytest benches/python/bench_tools.py --benchmark-only
 
-Timed is the trainer's own ``_tool_call_loop``: the calls, and what it does with their results. Ours
+Timed is the trainer's own ``_tool_call_loop``: the calls, and the handling of their results. Ours
 runs the tool in worker processes (``tools([...])``), which are up before.
 """
 
@@ -32,7 +32,7 @@ SAMPLES = 4
 
 
 class _Quiet:
-    """Has nothing to say after its tools have answered."""
+    """Generates nothing after its tools have answered."""
 
     _tokenizer: Any
 

@@ -1,11 +1,11 @@
-"""What a timeline costs a sample, by lane.
+"""Cost of a timeline per sample, by lane.
 
     python -m pytest benches/python/bench_trace.py --benchmark-only
 
 The same batches with ``trace=`` and without, in turns, in one run. Functions do nothing, so that
-all that is measured is the engine: with ``shortest`` as it is by default these calls have no slices
-of their own, and nothing is dropped; with 0 all have, as far as the writer keeps up. The judge's
-calls have slices in any case.
+only the engine is measured: with the default of ``shortest`` these calls have no separate slices,
+and nothing is dropped; with 0 all have, as far as the writer keeps up. The judge's calls have
+slices in any case.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the reward functions of one GRPO step cost in TRL's unmodified trainer: alone, and through
+"""Cost of the reward functions of one GRPO step in TRL's unmodified trainer: alone, and through
 Guerdon.
 
     python -m pytest benches/python/bench_trl.py --benchmark-only
@@ -69,7 +69,7 @@ def accuracy() -> Callable[..., Any]:
     return accuracy_reward
 
 
-# For each workload the functions as TRL alone gets them, and as a dispatcher gets them.
+# Functions of each workload, in the form for TRL alone and in the form for a dispatcher.
 WORKLOADS: dict[str, tuple[Callable[[], list[Any]], Callable[[], list[Any]]]] = {
     "three_waits": (lambda: [first_wait, second_wait, async_wait], lambda: [first_wait, second_wait, async_wait]),
     "slow_requests": (lambda: [requests], lambda: [reward(request, lane="thread")]),
@@ -137,7 +137,7 @@ class TestTrl:
         trainer, steps = make_trainer(functions, folder), batches()
 
         def next_step() -> Any:
-            # Other samples in each round, as in training: sympy remembers what it has simplified.
+            # Other samples in each round, as in training: sympy caches simplified expressions.
             rows = next(steps)
             inputs = [{"prompt": row["prompt"], "solution": row["solution"]} for row in rows]
             prompts, completions = [row["prompt"] for row in rows], [row["completion"] for row in rows]

@@ -1,5 +1,5 @@
-"""Reward functions in a module that imports next to nothing, so that a fork of its workers costs
-what a fork costs."""
+"""Reward functions in a module that imports next to nothing, so that forks of its workers cost no
+more than a bare fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mock judge of rust/testkit as a process of its own: `with mock_judge("--tls") as judge`."""
+"""The mock judge of rust/testkit in a separate process: `with mock_judge("--tls") as judge`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class MockJudge:
-    """Where it answers, and the certificate to trust, if it speaks TLS."""
+    """Its address, and the certificate to trust if it uses TLS."""
 
     url: str
     ca_file: str | None
 
     def seen(self) -> dict[str, int]:
-        """What it saw so far."""
+        """Returns its counts so far."""
         context = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else None
         request = urllib.request.Request(f"{self.url}/seen", data=b"{}")
         with urllib.request.urlopen(request, context=context) as answer:

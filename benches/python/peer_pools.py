@@ -1,8 +1,8 @@
-"""The process pools that the process lane is compared with, each asked the same three things of
-the same function.
+"""The process pools that the process lane is compared with, each with the same three tasks for the
+same function.
 
-What a pool lacks is done as its user would have to: where no call can be ended, the pool is killed,
-made anew, and what had not ended is handed in again.
+Missing features of a pool are added as its user would add them: if no call can be ended, the pool
+is killed and made again, and unfinished calls are submitted again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from guerdon import Dispatcher, Status, reward
 WORKERS = 2
 TIMEOUT = 0.5
 CHUNK = 64
-# How often a pool without timeouts is asked what has ended.
+# Interval at which a pool without timeouts is checked for ended calls.
 LOOK_S = 0.01
 
 Values = list[float | None]
@@ -46,7 +46,7 @@ class Guerdon:
         return self.score(texts)
 
     def insist(self, text: str) -> float | None:
-        """The value of one text, whose first process ends amid the call."""
+        """The value of one text, whose first process ends during the call."""
         return self.score([text])[0]
 
     def close(self) -> None:
@@ -75,7 +75,8 @@ class Executor:
         return list(self._pool.map(obey, texts, chunksize=CHUNK))
 
     def guarded(self, texts: Sequence[str]) -> Values:
-        # No more calls are out than there are processes: so each has begun, and its age is known.
+        # There are at most as many calls as processes, so each call has begun and its age is
+        # certain.
         found: dict[int, float | None] = {}
         waiting = list(reversed(range(len(texts))))
         out: dict[Future[float], tuple[int, float]] = {}
@@ -107,7 +108,7 @@ class Executor:
 
 
 class Loky(Executor):
-    """As the executor, with processes of its own making, which it can kill."""
+    """Like the executor, with processes that loky starts and can kill."""
 
     name = "loky"
 
@@ -123,7 +124,7 @@ class Loky(Executor):
 
 
 class Pebble:
-    """Has a timeout for each call, and replaces what it kills."""
+    """Has a timeout for each call, and replaces killed processes."""
 
     name = "pebble"
 

@@ -1,5 +1,5 @@
-"""One rank of the runs of `bench_server_ranks` (torchrun): TRL's trainer, and a stand-in for the
-server that rank 0 asks."""
+"""One rank of the runs of `bench_server_ranks` (torchrun): TRL's trainer, and a fake of the server
+that rank 0 sends requests to."""
 
 from __future__ import annotations
 

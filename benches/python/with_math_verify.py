@@ -1,4 +1,4 @@
-"""`uninterruptible`, in a module that loads what a maths reward needs."""
+"""`uninterruptible`, in a module that imports the packages of a math reward."""
 
 import math_verify  # noqa: F401 - loaded for its weight
 

@@ -1,5 +1,5 @@
-"""What the contenders of the benches run. Workers import this module, and nothing but the standard
-library with it."""
+"""The workloads of the benches' contenders. Workers import this module, and with it only the
+standard library."""
 
 from __future__ import annotations
 

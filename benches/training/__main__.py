@@ -1,12 +1,11 @@
-"""``python -m benches.training``: several runs of each mode by turns, each with a seed of its own,
-and the table of them.
+"""``python -m benches.training``: several runs of each mode by turns, each with another seed, and a
+table of them.
 
-Of the time that a mode could save, (off - bound), the share that it did save is (off - mode) / (off
-- bound). Steps at both ends of a run, where a mode has yet to get ahead or generates nothing more,
-are left out.
+A mode could save (off - bound), and saves the share (off - mode) / (off - bound) of that. Steps at
+both ends of a run, where a mode has yet to get ahead or generates nothing more, are left out.
 
-What the modes learn is seen in runs of their own, many steps long and hardly delayed, of which the
-final reward is.
+The learning of the modes is measured in separate runs with many steps and short delays, which give
+the final reward.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ MODES = ("off", "mini_batch", "one_step", "both")
 PUBLISHED = {"off": "", "mini_batch": "-12.3 %", "one_step": "-25.2 %", "both": "-30.9 %"}
 PIECES = 4
 LEARNING_SCALE = 2000.0
-"""Of the runs that show the reward: what is random in the order of rewards stays, hardly any of the
-waiting."""
+"""Scale of the runs for the final reward: the order of rewards stays random, and hardly any waiting
+is left."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What a step of each mode takes at best, from what generation, training and rewards take by
-themselves.
+"""The best possible time of a step of each mode, from the separate times of generation, training
+and rewards.
 
-For generation G, training T and rewards R: off G+T+R; one step ahead max(G+T, (R+G+T)/2);
+Times for generation G, training T and rewards R are: off G+T+R; one step ahead max(G+T, (R+G+T)/2);
 mini-batches G plus the end of training in the order in which the groups complete; both max(G+T,
 (R+G+T/s)/2), for s mini-batches.
 """

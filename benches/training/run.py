@@ -1,9 +1,8 @@
-"""One run of one mode: real generation, training and rewards of a small model, each padded to what
-it takes in the recipe.
+"""One run of one mode: real generation, training and rewards of a small model, each padded to the
+time in the recipe.
 
-A reward waits for its delay, as one that asks a judge does, and is the share of digits in the
-completion: what an answer to a question of GSM8K looks like, and what a model without any training
-can learn in a few steps.
+A reward waits for its delay, like a request to a judge. It is the share of digits in the
+completion, which is typical of answers to GSM8K and which an untrained model learns in a few steps.
 """
 
 from __future__ import annotations
@@ -82,8 +81,8 @@ def train(mode: str, *, seed: int, steps: int, scale: float, generation: float, 
     from guerdon.integrations.trl import GRPOTrainer, Pipeline
     from tests.integrations.trl import tiny_trainer
 
-    class Padded(GRPOTrainer):
-        """Its generation and its training on a micro-batch take what they take in the recipe.
+    class PaddedTrainer(GRPOTrainer):
+        """Pads generation and the training on a micro-batch to the times in the recipe.
 
         The recipe's trainer computes the generating policy's log-probabilities for every batch, TRL
         only for one that is trained on later: the pass is part of the training time, as it is
@@ -143,7 +142,7 @@ def train(mode: str, *, seed: int, steps: int, scale: float, generation: float, 
             trainer = tiny_trainer.make_trainer(
                 dispatcher,  # type: ignore[arg-type] # our trainer takes it bare
                 Path(folder),
-                trainer_class=Padded,
+                trainer_class=PaddedTrainer,
                 seed=seed,
                 data=Dataset.from_dict({"prompt": chosen}),
                 more={"pipeline": both if mode == "both" else mode, "callbacks": [ends]},

@@ -1,4 +1,4 @@
-"""The same functions, mended: the whole completion counts; the one that waits runs on threads."""
+"""The same functions, corrected: the whole completion counts; the slow one runs on threads."""
 
 import time
 
@@ -12,5 +12,5 @@ def correct(completion: str, answer: str) -> float:
 
 @reward(lane="thread")
 def known(completion: str) -> float:
-    time.sleep(0.03)  # asks another service
+    time.sleep(0.03)  # waits for another service
     return float(completion.isdecimal())

@@ -1,4 +1,4 @@
-"""Which digit comes next? Two reward functions, each with a fault that a look does not show."""
+"""Which digit comes next? Two reward functions, each with a fault that is easy to miss."""
 
 import time
 
@@ -12,5 +12,5 @@ def correct(completion: str, answer: str) -> float:
 
 @reward
 def known(completion: str) -> float:
-    time.sleep(0.03)  # asks another service
+    time.sleep(0.03)  # waits for another service
     return float(completion.isdecimal())

@@ -1,4 +1,4 @@
-"""A small model learns which digit comes next, with GRPO; a journal keeps its rollouts.
+"""A small model is trained with GRPO on the next digit of a sequence; a journal keeps its rollouts.
 
 python train.py              # a minute on two cores, nothing is downloaded
 """

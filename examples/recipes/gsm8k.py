@@ -1,4 +1,4 @@
-"""GSM8K: the reference stands behind ####, and the completion is asked for a box.
+"""GSM8K: the reference comes after ####, and the completion must have a box.
 
 Prints:
     [1.0, 1.0, 0.0]

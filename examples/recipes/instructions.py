@@ -1,4 +1,5 @@
-"""Following instructions, with the columns of google/IFEval: the share of those that were followed.
+"""Following instructions, with the columns of google/IFEval: the share of instructions that were
+followed.
 
 Prints:
     [[1.0, 1.0], [0.5, 0.0], [1.0, 1.0]]

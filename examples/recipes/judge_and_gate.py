@@ -1,4 +1,4 @@
-"""A judge for partial credit: it is asked only about answers that are not right already.
+"""A judge for partial credit, called only for answers that are not fully right.
 
 Prints:
     [[1.0, 10.0], [0.0, 3.0], [0.0, 1.0]]

@@ -1,4 +1,4 @@
-"""A judge with a rubric: each criterion is a column with a weight of its own.
+"""A judge with a rubric: each criterion is a column with a separate weight.
 
 Prints:
     ('rubric/correct', 'rubric/clear') [7.0, 5.0]

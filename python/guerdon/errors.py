@@ -2,7 +2,7 @@
 
 - Every error that the package raises on purpose is a `GuerdonError`, and the builtin one would
   expect.
-- A message says what happened, to which function and sample, and what to do.
+- A message contains the event, the function and sample, and the remedy.
 - Errors survive pickling with their attributes: they cross process boundaries under DDP.
 """
 
@@ -54,7 +54,7 @@ class GuerdonError(Exception):
 def raised_at_the_call(function: Callable[P, R]) -> Callable[P, R]:
     """Decorates what users call: a `GuerdonError` comes without the package's own frames below it.
 
-    Frames of anybody else are kept, and then all are.
+    If there are frames of other code, all frames are kept.
     """
 
     @functools.wraps(function)
@@ -88,8 +88,8 @@ def with_known_options(
     values: Iterable[type] = (),
     deprecated: Mapping[str, Callable[[dict[str, Any]], None]] = MappingProxyType({}),
 ) -> _Maker:
-    """Have a public function or class refuse an option that it doesn't have, with the nearest one
-    named; those of `others` are its own too.
+    """Make a public function or class refuse unknown options and name the nearest known one;
+    options of `others` are known too.
 
     Args:
         values: Classes that hold options, each under its own name: ``limit=Limit(…)``.
@@ -123,7 +123,7 @@ def option_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def unknown_option(maker: str, option: str, known: Iterable[str], values: Iterable[type] = ()) -> RegistrationError:
-    """The refusal of an option that there is not."""
+    """Returns the error for an unknown option."""
     import dataclasses
     import difflib
 
@@ -139,7 +139,7 @@ def unknown_option(maker: str, option: str, known: Iterable[str], values: Iterab
 
 
 def _shortened(message: str) -> str:
-    """A message with its beginning and its end, which says what to do."""
+    """Shortens a message to its beginning and its end, which contains the remedy."""
     if len(message) <= _LONGEST:
         return message
     return f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
@@ -165,8 +165,9 @@ class MainGuardError(GuerdonError, RuntimeError):
 
 
 class QuietRewardWarning(GuerdonWarning):
-    """A reward function says nothing, or the same for every sample, or gets messages where its
-    signature says ``str``. It is reported once and never raised, whatever the filters say."""
+    """A reward function always abstains, or gives every sample the same reward, or gets messages
+    for a parameter annotated as ``str``. It is reported once and never raised, whatever the
+    filters."""
 
 
 class RewardFailureError(GuerdonError):
@@ -189,8 +190,9 @@ class RewardFailureError(GuerdonError):
 
 
 class ToolError(GuerdonError, RuntimeError):
-    """A tool, or a method of an environment, has no result: it timed out, its process died, it was
-    cancelled, or its own exception can't be sent between processes. The model sees the message.
+    """A tool, or a method of an environment, has no result: it timed out, the process died, the
+    call was cancelled, or the exception can't be sent between processes. The model sees the
+    message.
 
     Attributes:
         status: `Status.TIMEOUT`, `CRASHED`, `CANCELLED` or `ERROR`.

@@ -112,7 +112,7 @@ def reward(
     is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record into the trainer's
     log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with
     ``"score"`` whose other fields are logged. One that names ``completions`` is called once per
-    batch, as TRL calls it, unless ``rowwise`` or ``batch_size`` says otherwise. It may be async, a
+    batch, as TRL calls it, unless ``rowwise`` or ``batch_size`` is given. It may be async, a
     lambda, closure, partial, bound method, callable object or a `guerdon.StatefulReward` instance.
 
     Args:

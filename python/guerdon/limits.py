@@ -2,7 +2,7 @@
 that it was throttled.
 
 A key is one endpoint: all functions, dispatchers and processes of this user on this host that name
-it share its limit, and agree about its numbers. Its file is in `folder`, under a hash of the key.
+a key share its limit, with the same numbers. Its file is in `folder`, under a hash of the key.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ FOLDER = "GUERDON_LIMITS_DIR"
 # Version of a shared limit's file, and of the engine: versions with different ones share no file.
 _LAYOUT = 10
 USUAL_CONCURRENCY = 256
-"""Calls in flight at once, over all ranks, of a function that says nothing of it, on a lane whose
-calls wait; as of the engine."""
+"""Default of calls in flight at once, over all ranks, of a function on a lane whose calls wait; the
+same as in the engine."""
 _MOST_RATE = 1e9
 
 
@@ -118,7 +118,7 @@ class DefaultLimit(Limit):
 @dataclass(frozen=True)
 class SharedLimit(Limit):
     """A limit without a key that all ranks of a host share (``Dispatcher(cluster="host")``): they
-    know it by its identity."""
+    find it by its identity."""
 
     identity: str = ""
 
@@ -128,8 +128,8 @@ class RetryAfter(GuerdonError):
 
     It is not a failure and uses up no retry: the call is deferred by at least that time (two
     minutes at most), up to 8 times, or 32 under a `Limit` (or ``retries`` times, if that is more).
-    The limit stops all calls meanwhile, and lets fewer through afterwards. Errors of httpx,
-    aiohttp, openai and the like with status 429 mean the same without it.
+    The limit stops all calls meanwhile, and allows fewer afterwards. Errors of httpx, aiohttp,
+    openai and the like with status 429 mean the same without it.
 
     Args:
         seconds: How long to wait, at least 0.

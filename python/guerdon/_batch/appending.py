@@ -1,6 +1,6 @@
 """Adds samples to a batch that is still open.
 
-- An addition is checked whole before any of it counts: a refused one leaves the batch as it was.
+- An addition is checked completely before any of it counts: a refused one changes nothing.
 - Every addition brings the same columns to the functions as the first.
 - The trainer's state is given when the batch is opened: it is the same for all samples.
 """
@@ -44,7 +44,7 @@ class Appender:
         group: object = None,
         indices: object = None,
     ) -> list[int]:
-        """The index of each sample in the batch.
+        """Adds samples and returns the index of each in the batch.
 
         Raises:
             DataError: They can't be scored, or there is no such index.
@@ -83,7 +83,7 @@ class Appender:
         return added
 
     def finish(self) -> None:
-        """No more samples come.
+        """Ends additions.
 
         Raises:
             DataError: A group lacks samples; the batch stays open.

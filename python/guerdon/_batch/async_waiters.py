@@ -1,7 +1,7 @@
 """Coroutines that wait for news of one batch, each on its own event loop.
 
 - The loop is never blocked: it watches the batch's descriptor.
-- News that another thread or coroutine took wakes all that wait for it.
+- All waiting coroutines are woken, even if another thread or coroutine takes the news.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class AsyncWaiters:
-    """The waiting coroutines; the list is read and written under `lock`, that of the news."""
+    """The waiting coroutines; the list is read and written under `lock`, the lock of the news."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
         self._waiters: list[_Waiter] = []
 
     def wake(self) -> None:
-        """There is news; the caller holds the lock."""
+        """Wakes all waiting coroutines; the caller holds the lock."""
         for waiter in self._waiters:
             waiter.wake()
 

@@ -1,5 +1,5 @@
-"""Counts and times that bound a batch and its waiting callers: each is checked where it is given,
-and refused with the option, the value and what would do."""
+"""Counts and times that bound a batch and its waiting callers: each is checked when it is passed,
+and refused with the option, the value and the expected form."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from guerdon.errors import DataError, RegistrationError
 __all__ = ["MOST_GENERATIONS", "bound", "patience", "seconds", "whole", "wrong"]
 
 MOST_GENERATIONS: Final = 1 << 20
-"""More completions than any prompt has: a mistake, which would take all memory with the first
-sample of an open batch."""
+"""More completions than any prompt has. A larger number is a mistake, for which the first sample of
+an open batch would allocate all memory."""
 
 
 def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
@@ -35,7 +35,7 @@ def seconds(option: str, value: object) -> float | None:
 
 
 def bound(option: str, value: object, otherwise: str = "") -> float:
-    """A time that there must be."""
+    """A required time."""
     found = number(value)
     if not 0 < found < math.inf:
         raise wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
@@ -48,7 +48,7 @@ def patience(timeout: object) -> float | None:
     """Checks a caller's `timeout` in seconds. None waits as long as it takes, 0 or less not at all.
 
     Raises:
-        DataError: That is no time.
+        DataError: It is not a time.
     """
     if timeout is None:
         return None

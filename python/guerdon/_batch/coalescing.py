@@ -1,11 +1,10 @@
-"""Runs together what callers ask for one by one: what comes in the same turn of a loop is one
-batch.
+"""Joins single requests into batches: requests in the same turn of a loop are one batch.
 
 - A batch holds at most `most` items, all of one key; each item gets its own answer as it comes.
 - coalescing-1  A `DataError` fails its own item alone: the batch is split until that item is found.
 - coalescing-2  A cancelled caller harms no other; a batch that nobody waits for is cancelled.
 
-All of it runs on one event loop: no locks.
+All of it runs on one event loop, so it needs no locks.
 """
 
 from __future__ import annotations

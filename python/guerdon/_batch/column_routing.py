@@ -1,7 +1,7 @@
 """Assigns columns of a batch to reward functions: one `FunctionColumns` per function.
 
 - Only columns that some function declared travel to the engine, each once for all functions.
-- Judges and kernels get strings, whatever their columns hold; strings are not copied.
+- Judges and kernels get strings, whatever the types of their columns; strings are not copied.
 - A token counter of a limit runs here, before anything is submitted.
 - Decisions that depend on column names alone are made once for all batches with the same names
   (`layout`).
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from guerdon._native import Constant, FunctionColumns
 
 PLAIN: Final = "text"
-"""The engine's name for columns of texts as they are."""
+"""The engine's name for columns of unchanged texts."""
 
-# Facts that tell whether two batches bring the same columns: their names, and whether there is a
+# Two batches with equal values of this have the same columns: the names, and whether there is a
 # trainer's state.
 _Names = tuple[tuple[str, ...], tuple[str, ...], bool]
 
 
 @dataclass
 class RoutedColumns:
-    """Columns of a batch as the engine takes them: its columns, their names, one `FunctionColumns`
-    per function, and the columns of its journal by index, None for one that it lacks."""
+    """Columns of a batch as the engine takes them: the columns, their names, one `FunctionColumns`
+    per function, and the indexes of the journal's columns (None for a missing column)."""
 
     columns: list[list[object] | Constant]
     names: list[str]
@@ -62,8 +62,8 @@ class ColumnRouter:
         self._consumers = tuple(
             Consumer(spec, spec.leaves_process and names_history(spec.target), counting(spec)) for spec in specs
         )
-        # Columns of the last batch. Written by whatever thread has one with other columns, as a
-        # whole.
+        # Columns of the last batch. Replaced as a whole by any thread whose batch has other
+        # columns.
         self._last: tuple[_Names, Layout] | None = None
         self._text_parameters = TextParameters(specs)
         self.example = ""
@@ -81,7 +81,7 @@ class ColumnRouter:
         columns = _BatchColumns(data, known, is_open)
         if not self.example and data.samples:
             self.example = reprlib.repr(data.own[COMPLETIONS][0])
-        self._text_parameters.look(known.routes, columns.given)
+        self._text_parameters.check(known.routes, columns.given)
         uses = [route.use or columns.use(route) for route in known.routes]
         sources = [] if self._kept is None else self._kept.of(data)
         journal = [None if source is None else columns.index(source) for source in sources]
@@ -144,7 +144,7 @@ class _BatchColumns:
         return values
 
     def index(self, source: Source) -> int:
-        """Returns the index of a column; from now on, if it had no place."""
+        """Returns the index of a column, which is added if it is new."""
         index = self._indexes.get(source)
         if index is None:
             self.values.append(self._value(*source))
@@ -163,7 +163,7 @@ class _BatchColumns:
 
 
 def _columns(field: TextField, available: Mapping[str, Source]) -> list[str]:
-    """The columns of a field, and those optional ones that are there."""
+    """The columns of a field, including the optional ones that exist."""
     return [*field.columns, *(name for name in field.optional if name in available)]
 
 

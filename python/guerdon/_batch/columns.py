@@ -1,6 +1,6 @@
 """The data of one batch: prompts, completions and dataset columns, one value per sample.
 
-- Every list is ours: the caller may change its own as soon as the call is back.
+- Every list is a copy: the caller may change the original as soon as the call returns.
 - Every list has as many values as there are samples; nothing is broadcast, cut or padded.
 - `text` is the last assistant message as plain text, whether the data is conversational or not.
 """
@@ -56,7 +56,7 @@ class Data:
         return self._texts
 
     def names(self) -> list[str]:
-        """Names of all columns that this batch brings, for messages."""
+        """Names of all columns of this batch, for messages."""
         given = [*self.own, *self.dataset]
         return given if self.trainer_state is None else [*given, TRAINER_STATE]
 
@@ -183,7 +183,7 @@ def _a(kind: type) -> str:
 
 def plain_text(completion: object, sample: int | None = None) -> str:
     """The last assistant message, or a lone one that names no role; text parts joined without a
-    separator; "" if there is none.
+    separator; "" without a message.
 
     Args:
         sample: For the message; None where it is not known.

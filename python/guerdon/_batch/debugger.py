@@ -2,8 +2,8 @@
 
 - A function's lane is a thread that hands each call over, and waits for its end. The thread that
   waits for a batch runs its calls one after another (`Debugger.turn`).
-- The thread of a running event loop awaits nothing: an async function runs on a helper's loop then.
-- Nothing bounds a call: no timeout, no limit on memory or output, no kill.
+- A thread with a running event loop can't await: an async function then runs on a helper's loop.
+- Calls have no bounds: no timeout, no limit on memory or output, no kill.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Debugger:
         warn(_WARNING)
 
     def ends_with(self, engine: EngineSource) -> None:
-        """Calls that nobody took fail once `engine` is closed."""
+        """Makes calls that no thread took fail once `engine` is closed."""
         self._engine = weakref.ref(engine)
 
     def close(self) -> None:
@@ -95,7 +95,8 @@ class Debugger:
         self._at_end()
 
     def specs(self, specs: Sequence[FunctionSpec]) -> tuple[FunctionSpec, ...]:
-        """The specs by which the engine runs the functions; those that come with Guerdon stay."""
+        """Returns the specs by which the engine runs the functions; functions of Guerdon keep
+        theirs."""
         return tuple(spec if spec.is_engine_made or spec.factory is not None else self._spec(spec) for spec in specs)
 
     def _spec(self, spec: FunctionSpec) -> FunctionSpec:
@@ -124,7 +125,8 @@ class Debugger:
         )
 
     def hand_over(self, run: Callable[[], Any]) -> Any:
-        """Returns or raises what `run` does in a thread that waits for a batch."""
+        """Runs `run` in a thread that waits for a batch, and returns its result or raises its
+        exception."""
         call = _Handover(run)
         self._calls.put(call)
         while not call.ended.wait(_LOOK_S):

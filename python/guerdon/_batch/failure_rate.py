@@ -1,11 +1,11 @@
 """Failure rates of functions, over their last samples on all ranks together.
 
-- failure-rate-1  A function is judged once 64 of its samples are known, over the last 256 of them
-  (over all of the last batch where that is larger); before that only a batch of at least 8 samples
-  that all failed is too much.
-- Samples for which a function was not called (``run_if``) count in none of this.
-- failure-rate-2  What is judged are the batches that were added, so ranks that add the same ones
-  come to the same end. A function that was found to fail too often starts from zero.
+- failure-rate-1  A function is judged after its first 64 samples, over the last 256 of them (over
+  all of the last batch if that is larger). Before, only a batch of at least 8 samples that all
+  failed is too much.
+- Samples for which a function was not called (``run_if``) don't count.
+- failure-rate-2  The rate depends only on the batches that were added, so ranks that add the same
+  ones get the same result. A function that was found to fail too often starts from zero.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class FailureWindow:
     """
 
     def __init__(self) -> None:
-        self._runs: deque[_Run] = deque()  # empty as long as none has failed
+        self._runs: deque[_Run] = deque()  # empty while none has failed
         self.samples = 0
         self.failed = 0
 
     def add(self, samples: int, failed: Sequence[int] = ()) -> None:
-        """Adds a batch; the oldest samples go.
+        """Adds a batch, and drops the oldest samples.
 
         Args:
             failed: Places of the samples that failed, ascending.
@@ -133,7 +133,8 @@ class FailureRate:
                 called = (sample - bisect_left(skipped, sample) for sample in failures.samples)
                 places.extend(samples + place for place in called)
             samples += batch.samples - len(skipped)
-        # Cancelled calls say nothing of later ones: such a batch is judged by itself.
+        # A batch with cancelled calls is judged by itself, because these are not evidence about
+        # later calls.
         alone = any(batch.cancelled for _, batch in known)
         window = FailureWindow() if alone else self._windows[name]
         window.add(samples, places)

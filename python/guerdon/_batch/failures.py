@@ -1,6 +1,7 @@
 """The failures of one batch on one rank, counted by function, in plain values that ranks exchange.
 
-- Every failure counts, whatever ``on_failure`` made of its cell; what a quorum left behind is none.
+- Every failure counts, whatever ``on_failure`` made of its cell, except cells that a quorum
+  cancelled.
 - A message names the timeout that ran out, and how to allow more time.
 """
 
@@ -50,7 +51,7 @@ class BatchFailures:
     Attributes:
         samples: Samples of the batch.
         functions: The failures of each function that has any, by name.
-        cancelled: Whether calls were cancelled, so that the batch says nothing of others.
+        cancelled: Whether calls were cancelled, so that the batch is not evidence about others.
         skipped: By name, the samples for which a function was not called, ascending.
     """
 
@@ -131,7 +132,7 @@ def _kind(spec: FunctionSpec, failure: Failure) -> str:
 
 
 def _cause(failure: Failure) -> str:
-    """Its reason without what an endpoint said last."""
+    """Its reason without the last error of an endpoint."""
     return failure.reason.partition("; last error: ")[0]
 
 

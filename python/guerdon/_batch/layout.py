@@ -1,9 +1,9 @@
 """Sources of the values of the functions' calls: decided by column names, before any value is read.
 
-- A batch that lacks what a function requires is refused before any call, with the names there are.
-- A reserved name means the reserved value. A function that asks for one while the dataset has a
-  column of that name is refused; but if a trainer has environments, a column ``environment`` names
-  the one for a row, and a function that asks for ``environment`` gets the live object.
+- A batch that lacks a function's columns is refused before any call, with the existing names.
+- A reserved name means the reserved value. A function with such a parameter is refused if the
+  dataset has a column of that name. The exception are trainers with environments: there a column
+  ``environment`` names a row's environment, and a parameter ``environment`` gets the live object.
 - Live environments never travel to a worker.
 """
 
@@ -116,7 +116,7 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
     if spec.text_fields is not None:
         return Route(consumer, available, names, [], (), [], None, counted)
     if spec.composition is not None and not spec.pure:
-        # Its members get the values.
+        # Its members get the values instead.
         return Route(consumer, available, (), [], (), [], FunctionColumns((), []), None)
     _refuse_odd(spec.name, names)
 
@@ -140,7 +140,7 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
 def _arrange(wants: Wants, available: dict[str, Source]) -> tuple[tuple[str, ...], bool]:
     """The names of the calls, in order, and whether their values go by position."""
     names, by_position = wants.arrange(available)
-    # a reserved name that is not asked for is a column like any other
+    # a reserved name that the function does not take is a column like any other
     if wants.row and not wants.everything:
         taken = {*names, *wants.fixed}
         names += tuple(name for name, (kind, _) in available.items() if kind == "dataset" and name not in taken)
@@ -204,12 +204,12 @@ def _missing(
     return (
         f"reward function {called!r} asks for the column{'s' if len(missing) > 1 else ''} "
         f"{', '.join(map(repr, missing))}, which this batch doesn't have. Its columns: {there}."
-        + _what_to_do(spec, name, data, available)
+        + _missing_column_advice(spec, name, data, available)
     )
 
 
-def _what_to_do(spec: FunctionSpec, name: str, data: Data, available: dict[str, Source]) -> str:
-    """A sentence about a column that is not there."""
+def _missing_column_advice(spec: FunctionSpec, name: str, data: Data, available: dict[str, Source]) -> str:
+    """Returns advice about a missing column."""
     import difflib
 
     if spec.factory is not None:

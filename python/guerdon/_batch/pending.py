@@ -1,4 +1,4 @@
-"""Batches under way: wait for one, take its groups as they complete, add samples to an open one.
+"""Batches under way: waiting for a batch, taking groups as they complete, adding samples.
 
 - Waiting never holds the GIL, and in a running event loop never blocks the loop.
 - pending-1  Every iteration over the groups sees every group exactly once, in order of completion,
@@ -44,7 +44,7 @@ class PendingBatch:
 
     def __init__(self, owner: object, batch: Batch, builder: ResultBuilder) -> None:
         self._pid = os.getpid()
-        # kept alive: a dispatcher that is collected ends its engine and this batch with it
+        # kept alive: the collection of a dispatcher ends the engine and this batch
         self._owner = owner
         # of a dispatcher with debug=True: runs the functions in the threads that wait here
         self._debugger: Debugger | None = getattr(owner, "_debugger", None)
@@ -57,7 +57,8 @@ class PendingBatch:
         self._order: list[int] = []
         self._waiters = AsyncWaiters(self._news)
         self._built: RewardBatch | None = None  # written under `_news`, once
-        # Why `result` raises, after it was asked: a batch counts once. Written under `_news`.
+        # The error of `result`, as a tuple after the first call: a batch counts once. Written under
+        # `_news`.
         self._judged: tuple[str | None] | None = None
 
     @property
@@ -249,7 +250,7 @@ class PendingBatch:
         return len(self._order) > seen or self._listed_all()
 
     def _listed_all(self) -> bool:
-        # The batch is asked first: until it is done there may be more groups.
+        # `done` is read first: until the batch is done, more groups may come.
         return self._batch.done and len(self._order) == self.num_groups
 
     def _group(self, index: int) -> Group:

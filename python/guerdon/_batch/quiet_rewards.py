@@ -1,7 +1,7 @@
-"""Reports reward functions that say nothing, or the same for every sample.
+"""Reports reward functions that always abstain, or give every sample the same reward.
 
-- A function is looked at until two of its answers differ, or until it was reported: from then on
-  a batch costs nothing.
+- A function is checked until two of its answers differ, or until it was reported: from then on a
+  batch costs nothing.
 - Calls that failed or were skipped do not count as answers.
 - It is a warning and never an error: the dataset may be the reason.
 """
@@ -27,7 +27,7 @@ EQUAL_SAMPLES: Final = 256
 
 
 class QuietRewards:
-    """The functions of one dispatcher that were quiet so far.
+    """The functions of one dispatcher whose answers were all alike so far.
 
     Args:
         names: Of all its functions, in order.
@@ -39,14 +39,14 @@ class QuietRewards:
         # By place: the name, the samples that were answered alike, and their reward, None for
         # abstentions and before the first. Threads that complete batches write it; two at once may
         # lose a count, which makes a report come later.
-        self._open = {place: _SoFar(name) for place, name in enumerate(names)}
+        self._open = {place: _EqualAnswers(name) for place, name in enumerate(names)}
 
     def allow_equal(self) -> None:
-        """Reports nothing."""
+        """Stops all reports."""
         self._open.clear()
 
-    def look(self, rewards: NDArray[np.float32], status: NDArray[np.uint8]) -> None:
-        """Takes in the cells of some samples, whose last axis are the functions."""
+    def check(self, rewards: NDArray[np.float32], status: NDArray[np.uint8]) -> None:
+        """Checks the cells of some samples; the last axis is the functions."""
         for place in tuple(self._open):
             so_far = self._open.get(place)
             if so_far is None:
@@ -57,7 +57,7 @@ class QuietRewards:
                 warn(f"{message} The first completion was: {self._example()}", category=QuietRewardWarning)
 
 
-class _SoFar:
+class _EqualAnswers:
     """The answers of one function, as long as they are all alike."""
 
     def __init__(self, name: str) -> None:
@@ -67,7 +67,7 @@ class _SoFar:
         self.decided = False
 
     def add(self, rewards: NDArray[np.float32], status: NDArray[np.uint8]) -> str | None:
-        """Takes in some cells; the message if the function is found to be quiet."""
+        """Checks some cells; returns the message if the function is to be reported."""
         given = rewards[status == Status.OK]
         abstained = int((status == Status.ABSTAINED).sum())
         if given.size == 0:

@@ -1,4 +1,4 @@
-"""Makes the result of a batch that is complete, as its dispatcher's options say."""
+"""Makes the result of a complete batch by its dispatcher's options."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ResultBuilder:
     incomplete: str
     max_failure_rate: float
     example: Callable[[], str] = str
-    # Called with each result that is made, on the thread that asks for it; none of them raises.
+    # Called with each new result, on the thread that requests it; none of them raises.
     listeners: list[Callable[[RewardBatch], None]] = field(default_factory=list)
 
     @cached_property
@@ -94,7 +94,7 @@ class ResultBuilder:
         """Judges with a price whose server has not reported tokens yet; a warning takes one out."""
         return {name for name, has_price in self.priced.items() if has_price} & self._token_users
 
-    def _look_at_usage(self, result: RewardBatch) -> None:
+    def _warn_of_missing_usage(self, result: RewardBatch) -> None:
         """Warns once of a judge whose answers report no tokens: its costs are not known."""
         import numpy as np
 
@@ -111,7 +111,7 @@ class ResultBuilder:
                 )
 
     def allow_equal(self) -> None:
-        """Its functions may give the same number always, which is then not reported."""
+        """Allows functions that always give the same number: they are not reported."""
         self._quiet.allow_equal()
 
     def new_failure_rate(self) -> FailureRate:
@@ -129,8 +129,8 @@ class ResultBuilder:
         names, shapes = self._columns
         kinds = self._gated, self._pure, self._cached, self._token_users, self._with_fallback
         result = RewardBatch(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
-        self._quiet.look(result.rewards, result.status)
-        self._look_at_usage(result)
+        self._quiet.check(result.rewards, result.status)
+        self._warn_of_missing_usage(result)
         for listener in self.listeners:
             listener(result)
         return result
@@ -161,7 +161,7 @@ class ResultBuilder:
         from guerdon.results.status import Status
         from guerdon.results.totals import total, unscorable
 
-        self._quiet.look(group.rewards, group.status)
+        self._quiet.check(group.rewards, group.status)
         names, _ = self._columns
         failed = batch.reasons(group.index) if group.status.any() else []
         return SampleResult(

@@ -1,7 +1,7 @@
-"""Submits a batch to the engine: it is checked, then submitted whole or opened for more samples.
+"""Submits a batch to the engine: checks it, then submits it whole or opens it for more samples.
 
-Batches that can't be scored are refused before they exist. A batch is in its caller's `started`
-list from the moment it exists, so that an exception in the caller's thread (Ctrl-C) can't lose it.
+Batches that can't be scored are refused before they exist. A new batch is in its caller's `started`
+list at once, so that an exception in the caller's thread (Ctrl-C) can't lose the batch.
 """
 
 from __future__ import annotations

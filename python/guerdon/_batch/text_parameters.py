@@ -2,7 +2,7 @@
 
 Conversational data gives functions lists of dicts. A comparison with such a value is false and no
 error, so a function that expects a text gives every sample the same reward. The first sample of
-each column is looked at, once.
+each column is checked, once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INSTEAD = {
 
 
 class TextParameters:
-    """Those of one dispatcher's functions that were not looked at yet.
+    """The parameters of one dispatcher's functions that were not checked yet.
 
     Args:
         specs: The functions, in the order of every batch's routes.
@@ -42,8 +42,8 @@ class TextParameters:
             if parameter != TEXT
         ]  # replaced as a whole, by whatever thread has a batch
 
-    def look(self, routes: Sequence[Route], given: Callable[[Source], Any]) -> None:
-        """Looks at the first sample of a batch.
+    def check(self, routes: Sequence[Route], given: Callable[[Source], Any]) -> None:
+        """Checks the first sample of a batch.
 
         Args:
             routes: One per function.

@@ -2,9 +2,9 @@
 
 A batch has one snapshot, taken when it is submitted or opened: a trainer that goes on meanwhile
 changes nothing in it. On the thread and asyncio lanes that is a copy of the trainer's object. A
-worker gets its fields in a plain namespace, so that it need not import the trainer's library, and
-without ``log_history``, which grows with every step, unless the function's code names it; otherwise
-reading it is an AttributeError, never an empty list.
+worker gets the fields in a plain namespace, so that workers need not import the trainer's library.
+``log_history``, which grows with every step, is included only if the function's code names it;
+otherwise reading it is an AttributeError, never an empty list.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class StepAlone:
 
 
 def frozen(state: object) -> object:
-    """A copy of `state` as it is now; objects that don't look like a trainer's state stay as they
-    are, and a step alone is never shown to a function."""
+    """Returns a copy of `state` as it is now. Objects without the fields of a trainer's state are
+    returned unchanged, and a step alone is never shown to a function."""
     if isinstance(state, StepAlone):
         return None
     fields = _fields(state)
@@ -54,8 +54,8 @@ def step_of(state: object) -> int | None:
 
 
 def snapshot(state: object, *, history: bool) -> object:
-    """Returns the parts of `state` that are shipped; what doesn't look like a trainer's state is
-    shipped as it is."""
+    """Returns the parts of `state` that are sent; objects without the fields of a trainer's state
+    are sent unchanged."""
     fields = _fields(state)
     if fields is None:
         return state

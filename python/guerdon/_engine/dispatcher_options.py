@@ -1,6 +1,7 @@
 """Checking the options of a dispatcher; those of a function: `guerdon._functions.options`.
 
-Every value is checked where it is given, and refused with the option, the value and what would do.
+Every value is checked when it is passed, and refused with the option, the value and the expected
+form.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ __all__ = [
 ]
 
 MOST_WORKERS: Final = 4096
-"""More processes than any host has cores: a mistake, which would show only one fork at a time."""
+"""More processes than any host has cores. A larger number is a mistake, which would otherwise be
+noticed only after many forks."""
 
 
 def weights(value: object, count: int) -> list[float] | None:

@@ -1,6 +1,6 @@
 """The engine of one dispatcher: started once, ended once, never shared with a forked child.
 
-- After `close` the engine is gone, and asking for one is a `ClosedError`.
+- After `close` the engine is gone, and a request for one is a `ClosedError`.
 - A forked child starts its own engine; the inherited one has lost its threads, so it is neither
   used nor ended. The engine ends with its dispatcher, and at the exit of the interpreter.
 - Code on a thread that is starting the engine (a signal handler) may close or use it: it
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from guerdon._native import Engine
 
 CLOSE_TIMEOUT_S = 5.0
-# At exit no thread waits for one that is stuck in user code: it ends with the interpreter.
+# A thread that is stuck in user code delays the interpreter's exit for this long at most.
 EXIT_TIMEOUT_S = 1.0
-# A node that has calls and says nothing for so long is lost.
+# A node that has calls and sends nothing for this long is lost.
 _NODE_SILENCE_S = 30.0
 
 
 def _refuse_to_run_without_the_gil() -> None:
-    # A free-threaded interpreter turns the GIL on when it imports the extension, and says so;
-    # unless it was told not to.
+    # A free-threaded interpreter turns the GIL on when it imports the extension, and warns, unless
+    # it was started without the GIL explicitly.
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise GuerdonError(
             "Guerdon's engine does not support running without the GIL yet, and PYTHON_GIL=0 or -X gil=0 keeps it off. "
@@ -185,11 +185,11 @@ class EngineHandle:
         return StallReports(self, self._specs, self._watchdog, file)
 
     async def astart(self, owner: object) -> None:
-        """Does as `get` beside the running loop, which would stop for as long as a start takes.
+        """Like `get`, without blocking the running loop for the time of a start.
 
         Args:
-            owner: The dispatcher, held meanwhile: else the collector could end it within the lock
-                of that start.
+            owner: The dispatcher, held meanwhile: otherwise the collector could end it within the
+                lock of that start.
         """
         if self._engine is None:
             import asyncio
@@ -228,7 +228,7 @@ class EngineHandle:
             self._engine = self._supervisor = self._monitor = self._cluster = self._keys = None
 
 
-# Every `EngineHandle` there is; each adds itself, and leaves when its dispatcher is gone.
+# All existing `EngineHandle`s; each adds itself, and leaves when its dispatcher is gone.
 _alive: weakref.WeakSet[EngineHandle] = weakref.WeakSet()
 # Engines of a parent process: kept, because dropping one would wait for threads that this process
 # doesn't have.
@@ -237,8 +237,8 @@ _inherited_clusters: list[Cluster | None] = []
 
 
 def _end(handle: EngineHandle, pid: int) -> None:
-    # A child that was forked later runs the same finalizers at its own exit: what it started itself
-    # it ends, the rest is its parent's.
+    # A child that was forked later runs the same finalizers at its own exit: it ends its own
+    # engines, and leaves the others to the parent.
     if os.getpid() == pid or handle.started is not None:
         handle.close(EXIT_TIMEOUT_S)
 

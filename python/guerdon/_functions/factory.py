@@ -69,8 +69,8 @@ class Factory:
         return f"{self.name}({', '.join(shown)})"
 
     def to_name(self, column: str, dataset: Collection[str]) -> str | None:
-        """The call with the name of a column of the dataset in place of `column`, which that has
-        not; None where no option names it."""
+        """The call with the name of an existing column in place of the missing `column`; None if no
+        option names that."""
         option = next((option for option, named in self.columns.items() if named == column), None)
         if option is None:
             return None
@@ -79,7 +79,7 @@ class Factory:
 
 
 def refuse_uncalled_factory(item: object) -> None:
-    """Refuses a function of Guerdon that makes reward functions, in the place of one that it made.
+    """Refuses a function of Guerdon that makes reward functions, where a reward function belongs.
 
     Raises:
         RegistrationError: With the call to write.

@@ -96,14 +96,14 @@ def refuse_repeated_names(specs: Iterable[FunctionSpec]) -> None:
 
 
 def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
-    """The functions, each with the numbers of its limit's key, wherever one of them gave them.
+    """Returns the functions, each with the numbers of its limit's key, which any of them may give.
 
     Raises:
         RegistrationError: Two functions give different numbers for one key.
     """
     specs = list(specs)
     known: dict[str, tuple[str, Limit]] = {}
-    for spec in (asked for each in specs for asked in _that_ask(each)):
+    for spec in (asked for each in specs for asked in _limited(each)):
         limit = spec.policy.limit
         if limit is None or limit.key is None:
             continue
@@ -127,8 +127,8 @@ def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
 
 
 def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec], Limit | None]) -> list[FunctionSpec]:
-    """The functions, and the members of panels, with the limits that `change` gives each; as they
-    are where it gives them theirs."""
+    """Returns the functions, and the members of panels, with the limits that `change` returns;
+    unchanged if the limits are the same."""
 
     def changed(spec: FunctionSpec) -> FunctionSpec:
         compound: Any = spec.compound
@@ -150,7 +150,7 @@ def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec]
     return [changed(spec) for spec in specs]
 
 
-def _that_ask(spec: FunctionSpec) -> Iterable[FunctionSpec]:
+def _limited(spec: FunctionSpec) -> Iterable[FunctionSpec]:
     """Whose limits hold for a function's calls: its own, or those of its members."""
     if spec.composition is not None:
         return spec.called

@@ -21,7 +21,7 @@ from guerdon.errors import RegistrationError
 __all__ = ["check"]
 
 _END_S: Final = 5.0
-"""Time that the process has to end its children, when asked to."""
+"""Time in which the process must end its children after SIGTERM."""
 _MOST_BYTES: Final = 4 << 20
 """Longest part of its lines; more comes from user code."""
 
@@ -48,7 +48,7 @@ def check(
         RegistrationError: One can't; each with its reason.
         OSError: No process can be started.
     """
-    # No file of a folder: there may be none that can be written.
+    # Not a file in a folder: no folder may be writable.
     with os.fdopen(os.memfd_create("guerdon-check"), "w+b") as output:
         command = [python, os.path.join(folder, "_zygote.py"), "check", str(os.getpid())]
         in_time = _run(command, functions, environment, output, timeout, begun)
@@ -61,7 +61,7 @@ def check(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Asks it to end all processes that it started, then kills the rest."""
+    """Sends SIGTERM, at which the process ends its descendants, then kills the rest."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -98,7 +98,7 @@ def _run(
 
 
 def _answers(output: IO[bytes], functions: int) -> dict[int, dict[str, Any]]:
-    """The last line about each function; what user code wrote among them is skipped."""
+    """Returns the last line about each function; output of user code in between is skipped."""
     output.seek(0)
     found: dict[int, dict[str, Any]] = {}
     for line in output.read(_MOST_BYTES).splitlines():

@@ -90,7 +90,7 @@ def retries(function: str, value: object) -> int:
 
 
 def lane(function: str, value: object) -> Lane | None:
-    """The lane that was asked for; None if the kind of function decides."""
+    """The requested lane; None if the kind of function decides."""
     if value is None:
         return None
     if value == "http":

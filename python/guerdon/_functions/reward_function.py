@@ -48,7 +48,7 @@ class RewardFunction(Generic[P, R]):
         votes = votes_of(spec.name, options.votes)
         self.spec: FunctionSpec = spec if votes.count == 1 else with_votes(spec, votes)
         self.options = options
-        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]  # a StatefulReward instance is no callable
+        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]  # a StatefulReward instance is not callable
         if not isinstance(getattr(self, "__name__", None), str):
             self.__name__ = self.spec.name
 

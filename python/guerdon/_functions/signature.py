@@ -58,7 +58,7 @@ _SINGULAR: Final = {"prompts": "prompt", "completions": "completion", "environme
 
 @dataclass(frozen=True)
 class Wants:
-    """Values of one call of a function, as far as its signature tells.
+    """Values of one call of a function, as far as its signature defines them.
 
     Attributes:
         required: Parameters without a default, in order, except ``log_extra`` and ``log_metric``.

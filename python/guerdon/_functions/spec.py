@@ -30,7 +30,8 @@ __all__ = ["Composition", "FunctionSpec", "Lane", "Shape", "Wants", "with_member
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """How a function's calls become calls of other functions, its members, on any lane.
+    """Composition of a function: its calls become calls of other functions, its members, on any
+    lane.
 
     Attributes:
         kind: ``"votes"`` of one member, a ``"panel"`` of several, or a ``"fallback"`` of two, the

@@ -1,9 +1,9 @@
 """The arguments of calls, out of a batch's columns.
 
-Values are passed as they are; a call that gets lists gets its own, so that it may change them. A
-call of one value gets it straight from its column. Tuples are made of several, and not long before
-they are needed: thousands at once would keep the collector busy, and a loop from turning. An open
-batch frees the values of discarded calls: no user code gets their substitute.
+Values are passed unchanged; each call gets new lists, which it may change. The value of a call with
+a single value comes straight from its column. Tuples of several values are made shortly before they
+are needed: thousands at once would keep the collector busy, and a loop from turning. An open batch
+frees the values of discarded calls: no user code gets their substitute.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 # Argument tuples that are made at a time.
 _ROWS = 256
-# In a call on gathered samples, the number of a sample's slice is in the bits above its index.
+# The number of a gathered sample's slice is in the bits above its index.
 _SLICE = 1 << 32
 
 
 class DiscardedCall(Exception):
-    """Ends a call that counts no more; it is not reported."""
+    """Ends a call that is not open any more; it is not reported."""
 
 
 class FrameArguments:
@@ -45,7 +45,7 @@ class FrameArguments:
         if view.kind == "sample":
             error = unreadable(view)
             values: Iterable[Any]
-            self.are_rows, values = singles_of(view, self.firsts) if error is None else (False, _Refusing(error))
+            self.are_rows, values = singles_of(view, self.firsts) if error is None else (False, _UnreadableView(error))
             self.values = values if isinstance(values, list) else []
             self._rest = iter(values)
 
@@ -66,12 +66,12 @@ def opened(view: FrameView) -> View:
 
 
 def unreadable(view: View) -> BaseException | None:
-    """Why the values of a frame can't be had."""
+    """Returns the error of reading a frame's values."""
     return None if isinstance(view, FrameView) else view.error
 
 
-class _Refusing:
-    """Replaces values that can't be had: each call fails with the reason."""
+class _UnreadableView:
+    """Replaces unreadable values: each call fails with the reason."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -106,7 +106,7 @@ def singles_of(view: View, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]
 def lists_of(view: View, first: int) -> list[Any]:
     """The arguments of the group or batch call that begins with sample `first`.
 
-    The values of a discarded call may be gone: ask whether it is open still before they are used.
+    The values of a discarded call may be gone: check whether it is still open before using them.
     """
     end = first + view.size
     return [value if constant else value[first:end] for constant, value in view.columns]
@@ -116,7 +116,7 @@ def gathered_of(view: View, samples: Callable[[], bytes]) -> tuple[list[Any], in
     """The arguments of the call on the gathered `samples`, and how many these are.
 
     Raises:
-        DiscardedCall: None of them counts any more.
+        DiscardedCall: None of them is open any more.
     """
     while True:
         packed = samples()

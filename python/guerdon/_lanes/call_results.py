@@ -20,7 +20,7 @@ _SHARE_LOOP = (
 )
 
 Failed = tuple[str, str | None, bool, float | None, int | None]
-"""Reason, traceback, whether to retry, seconds that the server asked to wait, its status."""
+"""Reason, traceback, whether to retry, the server's ``Retry-After`` in seconds, its status."""
 
 
 def failed(call: Call, error: BaseException) -> Failed:

@@ -1,4 +1,4 @@
-"""Values of calls that came as bytes, as the lanes' threads and loops look at those of a batch.
+"""Values of calls that came as bytes, with the interface of a batch's values.
 
 A value whose unpickling runs code is unpickled in its own call (columns-1): a call on one sample
 unpacks a `_LazyRow`, a call on lists slices a `_BySample`.
@@ -59,7 +59,7 @@ class EncodedView:
             self.columns = self.columns_of(0)
             if values.pickles:
                 self.rows = _LazyRows(values, self._places)
-        except BaseException as error:  # user code may run where a constant is unpickled
+        except BaseException as error:  # unpickling a constant may run user code
             self.error = error
 
     def columns_of(self, slice: int) -> list[tuple[bool, Any]]:

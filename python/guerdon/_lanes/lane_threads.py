@@ -16,12 +16,12 @@ __all__ = ["LaneThread", "is_lane_thread"]
 class LaneThread(threading.Thread):
     """A thread that runs reward functions for an engine.
 
-    It ends as one that ran, also where an exception from outside ends it before it runs: `start`
-    would wait for it for ever, and the interpreter keep it.
+    It counts as started even if an exception from outside ends it before it runs. Otherwise `start`
+    would wait for ever, and the interpreter would keep the thread.
 
     Args:
         ended: Called when it has ended, on itself.
-        tell: Takes what it warns of, where that is not this process's to say.
+        tell: Takes warnings that another process has to show.
 
     Attributes:
         lanes: The engine's, those of its `ThreadSupervisor`.

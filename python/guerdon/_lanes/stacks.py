@@ -27,7 +27,7 @@ def of_thread(ident: int) -> list[StackFrame]:
 
 
 def of_coroutine(coroutine: Any, thread: int | None) -> list[StackFrame]:
-    """The stack of a coroutine that waits; of one that runs, that of its loop's thread."""
+    """The stack of a waiting coroutine, or the stack of its loop's thread if the coroutine runs."""
     if getattr(coroutine, "cr_running", False):
         return [] if thread is None else of_thread(thread)
     return _users(_inwards(coroutine))

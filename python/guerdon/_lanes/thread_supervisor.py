@@ -1,6 +1,6 @@
 """The thread supervisor: one thread per engine that starts the lanes' threads and loops and warns.
 
-Threads and loops are started when the engine asks for them: when there is work, not before.
+Threads and loops are started on the engine's request, when there is work.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ThreadSupervisor:
         lanes: The engine's.
         specs: Its functions.
         on_stall: Called with the seconds for which no call has ended.
-        tell: Takes what its threads warn of, where that is not this process's to say.
+        tell: Takes its threads' warnings that another process has to show.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class ThreadSupervisor:
         self._on_stall = on_stall
         self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane in ("thread", "asyncio")}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
-        # Loops by index and generation. Written by the supervisor's thread, read by whoever takes a
-        # dump.
+        # Loops by index and generation. Written by the supervisor's thread, read by threads that
+        # take a dump.
         self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def start(self) -> None:

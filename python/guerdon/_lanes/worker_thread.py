@@ -1,4 +1,4 @@
-"""One thread of the thread lane: asks for frames and runs their calls.
+"""One thread of the thread lane: requests frames and runs their calls.
 
 The loop is Python and calls Rust only for an instant at a time: the interpreter can end the thread
 inside user code at any moment. Exceptions of user code never end the thread. An exception from
@@ -86,7 +86,7 @@ class WorkerThread:
         return True
 
     def _refuse(self, frame: ThreadFrame, error: BaseException) -> None:
-        """Fails the calls of a frame whose values can't be had."""
+        """Fails the calls of a frame whose values are unreadable."""
         skipped = frame.start()
         while skipped is not None:
             skipped = frame.fail(*failed(self._call, error))

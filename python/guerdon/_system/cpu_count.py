@@ -1,8 +1,8 @@
-"""Number of cores that this process may use, and number of workers that follows from it.
+"""Number of cores that this process may use, and the default number of workers.
 
-Libraries bind threads to cores: an OpenMP runtime binds the thread that imports torch to one core
-if ``OMP_PROC_BIND`` or ``KMP_AFFINITY`` says so, and what that thread starts inherits it. Therefore
-the cores of a process are not those of the calling thread.
+Libraries bind threads to cores: if ``OMP_PROC_BIND`` or ``KMP_AFFINITY`` is set, an OpenMP runtime
+binds the thread that imports torch to one core, and later threads and processes inherit that.
+Therefore the cores of a process are not those of the calling thread.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from guerdon._system.warning import GuerdonWarning
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on: its CPU affinity, or the CPU quota of its container, or
-    of a control group above it, where that is lower."""
+    """Number of cores that this process may run on: by its CPU affinity, or by the CPU quota of its
+    container or of a control group above, if that is lower."""
     from guerdon import _native
 
     cores = allowed_cores()
@@ -39,13 +39,15 @@ def usable_cores() -> int:
 
 
 def own_cores() -> frozenset[int]:
-    """The cores that the calling thread may use, by number; empty where the system doesn't tell."""
+    """The cores that the calling thread may use, by number; empty if the system doesn't report
+    them."""
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
 def allowed_cores() -> frozenset[int]:
-    """The cores that this process may use, by number: those of all its threads, and those that an
-    OpenMP runtime found before it bound a thread. Empty where the system doesn't tell."""
+    """The cores that this process may use, by number: the cores of all its threads, and the cores
+    that an OpenMP runtime found before it bound a thread. Empty if the system doesn't report
+    them."""
     found = set(own_cores())
     if found:
         for thread in _threads():
@@ -72,7 +74,7 @@ def on_cores(cores: frozenset[int]) -> Iterator[None]:
 
 
 def warn_if_bound(cores: frozenset[int]) -> None:
-    """Says so if an OpenMP runtime has bound the calling thread to some of these cores."""
+    """Warns if an OpenMP runtime has bound the calling thread to some of these cores."""
     variables = [name for name in _BINDING if name in os.environ]
     own = own_cores()
     if variables and own < cores:
@@ -121,7 +123,7 @@ def host_cores() -> tuple[int, ...]:
     return tuple(sorted(launcher if launcher is not None and launcher >= own else own))
 
 
-# Variables by which OpenMP runtimes are told to bind threads.
+# Variables that make OpenMP runtimes bind threads.
 _BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 _OPENMP = re.compile(r"\S*/lib(?:gomp|iomp5|omp)\b[^/\s]*\.so[^/\s]*")
 

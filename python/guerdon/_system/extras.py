@@ -1,4 +1,4 @@
-"""Optional packages, by the extra of this package that asks for them.
+"""Optional packages, by the extra of this package that requires them.
 
 Messages name the packages: `guerdon` is not on the package index, so that ``guerdon[cli]`` there
 would be somebody else's.

@@ -1,7 +1,7 @@
 """Number of training processes that the launcher started, on this host and in all, and the cores of
 each.
 
-A launcher tells its processes by environment variables. If one launcher starts another, the inner
+A launcher sets environment variables for its processes. If one launcher starts another, the inner
 one counts: torchrun's and DeepSpeed's variables come before MPI's, those before Slurm's.
 """
 
@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-# (the variable, another one that the launcher sets too: so that a name as common as LOCAL_SIZE is
-# believed only from its launcher)
+# (the variable, another one that the launcher sets too: so that a name as common as LOCAL_SIZE
+# counts only if its launcher set it)
 _ON_HOST = (
     ("LOCAL_WORLD_SIZE", None),  # torchrun, accelerate, Ray Train
     ("LOCAL_SIZE", "LOCAL_RANK"),  # DeepSpeed
@@ -65,8 +65,8 @@ RANK_VARIABLES: Final = frozenset((*_RANK_VARIABLES, *(name for name, _ in _RANK
 
 
 def run_id(environ: Mapping[str, str] = os.environ) -> str:
-    """The name of this run, the same for its ranks on all hosts and after a restart; "" where
-    nobody tells.
+    """The name of this run, the same for its ranks on all hosts and after a restart; "" without
+    one.
 
     ``GUERDON_RUN_ID``, else the id that torchrun was given (``--rdzv-id``), else Ray's session and
     job, else Slurm's job: one job of Slurm may run several of Ray, one after another.
@@ -80,7 +80,7 @@ def run_id(environ: Mapping[str, str] = os.environ) -> str:
 def _ray_job() -> str:
     """Ray's session and job, which are the same in all of its processes; "" outside Ray.
 
-    Jobs are counted: their number alone is that of other clusters too.
+    Jobs are numbered from 1 in each cluster, so the number alone is not unique.
     """
     ray = sys.modules.get("ray")
     try:
@@ -122,14 +122,14 @@ def launch_on_host(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def ranks_on_host(environ: Mapping[str, str] = os.environ) -> int:
-    """Training processes that the launcher started on this host, this one included; 1 where no
-    launcher tells."""
+    """Number of training processes on this host, including this one, by the launcher's variables; 1
+    without a launcher."""
     return _first(environ, _ON_HOST) or _slurm_tasks_on_node(environ) or 1
 
 
 def rank(environ: Mapping[str, str] = os.environ) -> int:
-    """This process among the training processes of all hosts, from 0: as ``torch.distributed``
-    counts once it is initialised, else as the launcher tells."""
+    """This process among the training processes of all hosts, from 0: by ``torch.distributed`` once
+    it is initialised, otherwise by the launcher's variables."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -148,8 +148,8 @@ def local_rank(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def world_size(environ: Mapping[str, str] = os.environ) -> int:
-    """Training processes on all hosts, this one included: those of ``torch.distributed`` once it is
-    initialised, else what the launcher tells."""
+    """Number of training processes on all hosts, including this one: by ``torch.distributed`` once
+    it is initialised, otherwise by the launcher's variables."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -208,7 +208,7 @@ def _index(text: str | None) -> int | None:
 
 def _slurm_tasks_on_node(environ: Mapping[str, str]) -> int | None:
     """Tasks of the step on this node, from a list such as ``8(x3),4``. ``srun`` sets it; a batch
-    script that starts its program without ``srun`` is one rank, whatever the job asked for."""
+    script that starts its program without ``srun`` is one rank, whatever the size of the job."""
     nodes: list[int] = []
     for part in environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(","):
         match = re.fullmatch(r"\s*([1-9][0-9]{0,5})(?:\(x([1-9][0-9]{0,5})\))?\s*", part)

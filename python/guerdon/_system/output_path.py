@@ -1,4 +1,4 @@
-"""Reasons against writing under a name: asked before any work is done for it."""
+"""Reasons against writing to a path, checked before any work is done for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = (
 
 
 def why_no_file(name: str | os.PathLike[str]) -> str | None:
-    """Why this can't be the name of a file that is written; None: nothing speaks against it.
+    """Returns the reason why this can't be the path of a file to write; None if it can.
 
     A link counts as its target.
     """
@@ -38,7 +38,7 @@ def why_no_file(name: str | os.PathLike[str]) -> str | None:
 
 
 def why_no_folder(name: str | os.PathLike[str]) -> str | None:
-    """The same of a folder in which something is written, and which is made where it is missing."""
+    """The same for a folder to write in, which is created if it is missing."""
     try:
         path = os.path.realpath(name)
         while (there := _kind(path)) is None:

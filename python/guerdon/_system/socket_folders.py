@@ -1,6 +1,6 @@
 """Folders for sockets of this host's processes: in a folder that only this user can enter.
 
-Sockets of killed processes are removed by the next process that looks.
+Sockets of killed processes are removed by the next process that uses the folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_PATH: Final = 107
 
 
 class NoFolderError(Exception):
-    """No folder will do for a socket; the text says why."""
+    """No folder is suitable for a socket, for the reason in the message."""
 
 
 def folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
@@ -57,14 +57,14 @@ def socket_path(name: str, remove_stale: Callable[[Path], None], environ: Mappin
 
 
 def is_served(path: Path) -> bool:
-    """Returns whether somebody listens on a socket, though perhaps without answering."""
+    """Returns whether a process listens on a socket, though perhaps without answering."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
             probe.connect(os.fspath(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except OSError:  # more wait than it takes at a time
+        except OSError:  # its backlog is full
             return True
     return True
 

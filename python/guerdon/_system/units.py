@@ -1,4 +1,4 @@
-"""Quantities as people give them: numbers, and bytes as texts."""
+"""Quantities in users' notation: numbers, and bytes as texts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def integer(value: object) -> int | None:
 
 
 def as_bytes(value: object) -> int | None:
-    """The number of bytes that `value` says; None when it says none.
+    """The number of bytes in `value`; None if it is not one.
 
     Examples:
         >>> as_bytes("2GB"), as_bytes("1.5 MiB"), as_bytes(4096), as_bytes("much")

@@ -21,9 +21,9 @@ def warn(
 ) -> None:
     """Warn as if `message` came from that line; a filter that raises makes it a line on stderr.
 
-    Without a line it names the user's line that runs on the main thread, usually the one that waits
-    for rewards. In an engine that serves others elsewhere, the warning goes to the handler of that
-    engine's threads.
+    The default line is the user's line that runs on the main thread, which usually waits for
+    rewards. If the engine serves other processes, the warning goes to the handler of that engine's
+    threads.
     """
     tell = getattr(threading.current_thread(), "tell", None)
     if tell is not None:
@@ -42,7 +42,8 @@ _NOT_THE_USERS: Final = (os.path.dirname(os.__file__), os.path.dirname(os.path.d
 
 
 def _users_line() -> tuple[str, int]:
-    """The innermost line of the main thread that is in no library; of no file if there is none."""
+    """The innermost line of the main thread outside of libraries; without a file if all are in
+    libraries."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         file = frame.f_code.co_filename

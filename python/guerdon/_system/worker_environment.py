@@ -3,7 +3,7 @@
 - A variable that matches `SECRETS` by name reaches no worker and not the zygote, unless a function
   names it (`env=`: only that function gets it) or the dispatcher sets it (`worker_env=`).
 - Libraries start no threads and touch no accelerator when they are imported (`DEFAULTS`) unless the
-  trainer's environment or `worker_env` says otherwise: there is one worker a core, and a process
+  trainer's environment or `worker_env` overrides that: there is one worker a core, and a process
   with threads or an accelerator in use can't be forked.
 - It is read once, when the engine starts: a restarted zygote gets the same.
 """

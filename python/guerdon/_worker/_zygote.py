@@ -3,7 +3,7 @@ stdin. If ``measure`` or ``load`` replaces the pid, it is an entry of `measure`,
 ``setup`` one of `check`.
 
 - The folder of this script never stays on ``sys.path``: user imports must not find our modules.
-- The modules beside this one are loaded as a separate package: no process of the lane imports
+- The modules of this folder are loaded as a separate package: no process of the lane imports
   guerdon unless a function does.
 """
 

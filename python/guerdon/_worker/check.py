@@ -1,7 +1,7 @@
 """Checks that the functions can run on this machine, before any call: a process like a worker loads
 them one after another, runs `setup()` and `close()`, and writes a line of JSON for each.
 
-It ends as `measure` does: nothing that user code started outlives it.
+Like `measure`, it leaves no process of user code behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def run() -> None:
 
 def _check(functions: LoadedFunctions, results: Any) -> None:
     for index in functions.indexes():
-        # Said before, so that a function that ends the process is known.
+        # Printed before the check, so that a function that ends the process is identified.
         print(json.dumps({"function": index}), file=results, flush=True)
         print(json.dumps({"function": index, "error": _fault(functions, index)}), file=results, flush=True)
 

@@ -1,7 +1,7 @@
 """The values of a frame's calls; ``core/src/columns.rs`` documents their form.
 
 - columns-1  A value whose unpickling runs code is unpickled for its own call alone, when that call
-  is made: it fails, times out or ends the process in the name of this call, and of no other.
+  is made: its failure, timeout or crash is charged to this call and to no other.
 - Values that many samples share are decoded at once: texts, blocks of plain values, constants.
 """
 
@@ -56,7 +56,7 @@ def _load_nested(pickled: bytes) -> object:
     found = _known.get(pickled)
     if found is None:
         found = pickle.loads(pickled)
-        if isinstance(found, (type, FunctionType)):  # what else it may be has one owner
+        if isinstance(found, (type, FunctionType)):  # other objects belong to one sample
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
             _known[pickled] = found
@@ -84,8 +84,8 @@ class UnreadableValueError(Exception):
 
 
 class KnownConstants:
-    """The constants of the frames that came last, pickled or unpickled. The sender leaves out those
-    that it knows to be here: it keeps the same account (``process/src/in_flight/mod.rs``)."""
+    """The constants of the frames that came last, pickled or unpickled. The sender leaves out
+    pickles that are here, because it keeps the same record (``process/src/in_flight/mod.rs``)."""
 
     MOST = 8
 

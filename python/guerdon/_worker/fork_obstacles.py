@@ -2,9 +2,9 @@
 
 - A fork has the thread that forked, and the locks of all others as they were: it may hang at once.
 - The state of an accelerator's driver does not survive a fork: "Cannot re-initialize CUDA in forked
-  subprocess". A driver in use is seen by the device files that are open.
-- NVML, which only asks for a device, opens the control files alone and is not an obstacle; CUDA
-  always opens the one for unified memory.
+  subprocess". A driver in use is detected by its open device files.
+- NVML, which only queries devices, opens the control files alone and is not an obstacle; CUDA
+  always opens the file for unified memory.
 """
 
 from __future__ import annotations

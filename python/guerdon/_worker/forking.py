@@ -1,12 +1,11 @@
 """Forking workers, in the zygote and in the loader.
 
-- A child leads its own process group before its pid is reported, so that a kill of the group finds
-  it.
+- A child leads a process group before its pid is reported, so that a kill of the group includes it.
 - A child gets only the descriptors passed to it, and never returns into its parent's loop, even if
   it raises.
 - Forks draw different random numbers: NumPy's and torch's generators are reseeded, if loaded.
-- Work that is the same in all children is done before the first fork (`prepare`): a fork is paid
-  for by every page that it writes to, if only a reference count.
+- Work that is the same in all children is done before the first fork (`prepare`): every page to
+  which a fork writes, if only a reference count, costs time and memory.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def prepare() -> None:
     flush_output()
     faulthandler.enable(2)  # a crash in C prints the Python stack
     stack_dump.choose_signal()
-    # A process that ignores it can't learn how its children ended. None: a handler of C code.
+    # A process that ignores SIGCHLD gets no exit status of its children. None: a handler of C code.
     global _child_handler
     handler = signal.getsignal(signal.SIGCHLD)
     if handler is not None and handler is not signal.SIG_DFL:

@@ -49,7 +49,7 @@ def mark_of(pid: int) -> int:
 
 
 def prefer_to_die(score: int) -> None:
-    """Has the kernel choose this process before the trainer when memory is used up."""
+    """Makes the kernel choose this process before the trainer when memory is used up."""
     try:
         with open("/proc/self/oom_score_adj", "r+b", buffering=0) as file:
             own = int(file.read())
@@ -66,16 +66,16 @@ def yield_to_trainer() -> None:
 
 
 def no_core_dumps() -> None:
-    """Has crashed workers write no core files, each as large as the worker."""
+    """Prevents crashed workers from writing core files, each as large as the worker."""
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 def exit_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Has this process ended by a signal when its parent ends, or at once if it has.
+    """Makes this process end by a signal when its parent ends, or at once if it has ended.
 
-    The kernel sends the signal at the end of the *thread* that forked: one that waits for this
-    process, or the only one.
+    The kernel sends the signal at the end of the forking *thread*, which must therefore be the only
+    one, or wait for this process.
     """
     _prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
@@ -83,8 +83,8 @@ def exit_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
 
 
 def reset_signals() -> None:
-    """No signal is held back, and none is ignored but what Python ignores itself: a started process
-    inherits ignored and blocked signals from its parent."""
+    """Unblocks all signals, and resets all except those that Python itself ignores: a started
+    process inherits ignored and blocked signals from its parent."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -138,7 +138,7 @@ def reap(pid: int) -> int:
 
 
 def kill(pid: int) -> None:
-    """Kills a child of this process and, if it leads one, its process group."""
+    """Kills a child of this process, and the process group that the child leads."""
     for send in (os.killpg, os.kill):
         try:
             send(pid, signal.SIGKILL)

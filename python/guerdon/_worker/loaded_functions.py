@@ -26,7 +26,7 @@ Buffer = bytes | mmap.mmap
 _MAINS = ("__main__", "__mp_main__")
 
 
-# True while a function is being loaded: guerdon asks, where the user's module imports it.
+# True while a function is being loaded: guerdon reads it when the user's module imports guerdon.
 under_way = False
 
 
@@ -41,7 +41,7 @@ class LoadFailure:
 
 
 class LoadedFunctions:
-    """The functions by their index; each is loaded once, when first asked for.
+    """The functions by their index; each is loaded once, at its first use.
 
     Args:
         serialized: What `guerdon._functions.serialization.serialized_functions.serialize` returned.
@@ -70,7 +70,7 @@ class LoadedFunctions:
         return index in self._loaded
 
     def get(self, index: int) -> Call | LoadFailure:
-        """The function, or why it could not be loaded."""
+        """Returns the function, or the reason why it could not be loaded."""
         found = self._loaded.get(index)
         if found is None:
             found = self._loaded[index] = self._load(index)

@@ -1,7 +1,8 @@
 """The loader: loads the functions once, then forks workers that have them.
 
-It forks only if there are no obstacles after loading (`fork_obstacles`); else it says so, the
-engine makes it a worker itself, and the zygote forks workers that load the functions themselves.
+It forks only without obstacles after loading (`fork_obstacles`). Otherwise it reports the
+obstacles, the engine makes it a worker, and the zygote forks workers that load the functions by
+themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def run(control_fd: int, serialized: Callable[[], Buffer], reported: mmap.mmap) 
     Args:
         control_fd: The control socket.
         serialized: Gives the functions.
-        reported: Shared by all loaders of a zygote; its first byte says whether one has warned.
+        reported: Shared by all loaders of a zygote; its first byte is set after a warning.
     """
     linux.prefer_to_die(linux.LOADER_OOM)
     link = ControlSocket(control_fd)
@@ -65,10 +66,10 @@ def _serve(link: ControlSocket, functions: LoadedFunctions) -> None:
 
 
 def _preload(request: ForkRequest) -> int:
-    """Imports modules that column values need; the number of obstacles to forks that it left."""
+    """Imports modules that column values need. Returns the number of new obstacles to forks."""
     with open(request.fds[0], encoding="utf-8") as file:
         modules = file.read().splitlines()
-    if request.flags & zygote_requests.TRY_FIRST and not _goes_well(modules, request.value / 1000):
+    if request.flags & zygote_requests.TRY_FIRST and not _imports_safely(modules, request.value / 1000):
         return 0
     import_all(modules)
     forking.prepare()
@@ -81,7 +82,7 @@ def _preload(request: ForkRequest) -> int:
     return sum(map(len, obstacles))
 
 
-def _goes_well(modules: list[str], patience: float) -> bool:
+def _imports_safely(modules: list[str], patience: float) -> bool:
     """Returns whether a child that imports modules lives on and could fork."""
     flush_output()
     parent = os.getpid()

@@ -3,8 +3,8 @@ loads them one after another and writes a line of JSON for each.
 
 - It runs in the workers' environment, and calls no function.
 - A module that several functions share counts for the first of them.
-- Nothing that an import started outlives it, however the import ended: a process that runs no user
-  code watches over the one that does, and ends it when asked to.
+- No process that an import started outlives it, however the import ended: a supervising process
+  without user code ends the other processes, also on SIGTERM.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .loaded_functions import LoadedFunctions, LoadFailure
 
 def main(entry: str) -> None:
     """Runs that entry of ``_zygote.py`` in a separate process, which leaves nothing behind; SIGTERM
-    ends it, and so does the end of who asked for it (its pid is the second argument)."""
+    ends it, and so does the end of the requesting process, whose pid is the second argument."""
     signal.signal(signal.SIGTERM, lambda *_: _end())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be ignored where the command runs
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -53,7 +53,7 @@ def on_functions(do: Callable[[LoadedFunctions, Any], None]) -> None:
         serialized = file.read()
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    # The old one may believe that it can seek: stdout may have been a file, and stderr be a pipe.
+    # The old object may be seekable: stdout may have been a file, and stderr may be a pipe.
     sys.stdout = os.fdopen(1, "w", closefd=False)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -98,7 +98,7 @@ def _measure(functions: LoadedFunctions, results: Any) -> None:
 
 
 def _added(after: tuple[str, ...], before: tuple[str, ...]) -> list[str]:
-    """Returns the entries that `after` has more often than `before`."""
+    """Returns the entries that occur more often in `after` than in `before`."""
     return sorted((Counter(after) - Counter(before)).elements())
 
 

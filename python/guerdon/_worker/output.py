@@ -1,4 +1,5 @@
-"""The output of this process: flushing it, and markers that tell its reader which function printed.
+"""The output of this process: flushing it, and markers that name the printing function for its
+reader.
 
 - A marker is written between the output of two functions, whether Python or C printed it. A
   function that follows itself needs none, and no system call.

@@ -1,8 +1,8 @@
 """The Python stack of this process for its supervisor (``process/src/stack_request.rs``).
 
 - `faulthandler` writes it from a signal handler in C: that works while C code holds the GIL.
-- The signal is a real-time one that nobody uses. If a function takes it later, the function keeps
-  it and no stack is requested from the next frame on.
+- The signal is an unused real-time signal. If a function takes it later, the function keeps it, and
+  no stack is requested from the next frame on.
 - It is written to a memory file behind a high descriptor, which user code hardly reuses.
 - It holds the main thread only, which runs the calls: another thread may end during the walk.
 """
@@ -31,7 +31,8 @@ def choose_signal() -> None:
 
 
 def enable(fd: int, words: memoryview) -> None:
-    """Has a signal write the stack to `fd`, which it takes over, and names both in the page."""
+    """Makes a signal write the stack to `fd`, which it takes over, and writes both into the
+    page."""
     high = to_high_descriptor(fd)
     if _signal:
         faulthandler.register(_signal, high, all_threads=False, chain=False)
@@ -46,7 +47,7 @@ def disable_if_taken(words: memoryview) -> None:
 
 
 def _free_signal() -> int:
-    """Returns a real-time signal with its default action, 0 if there is none.
+    """Returns a real-time signal with its default action, 0 without one.
 
     Read from /proc: C libraries take signals without Python knowing.
     """

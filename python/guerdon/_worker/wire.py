@@ -1,9 +1,9 @@
 """Messages between the supervisor and a worker; ``process/src/wire/mod.rs`` documents the format.
 
 - A message is one header and one body, sent whole before the progress word moves on.
-- User code may close the socket and open a file under its number: the socket is used by calls that
-  work on sockets only, and its number is so high (`linux.to_high_descriptor`) that no other socket
-  gets it. That costs no system call.
+- User code may close the socket and open a file under its number: the socket is used only by calls
+  that fail on files, and its number is too high for other sockets (`linux.to_high_descriptor`).
+  That costs no system call.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _buffer_of(size: int) -> memoryview:
 
 
 def _exit() -> NoReturn:
-    """Ends the process once its socket is gone or is no longer ours; results stay in the page."""
+    """Ends the process after its socket was closed or replaced; results stay in the page."""
     os._exit(1)
 
 

@@ -64,12 +64,12 @@ class Worker:
         self._constants = KnownConstants()
         # Modules of values that were imported here, or could not be.
         self._imported: set[str] = set()
-        # Nobody listens to the calls of the last frame: an import or `setup()` closed the streams.
+        # The output of the last frame's calls is lost: an import or `setup()` closed the streams.
         self._silent = False
         self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
 
     def serve(self) -> None:
-        """Runs frames until asked to close, retired, or the supervisor is gone."""
+        """Runs frames until it gets `CLOSE`, retires, or the supervisor is gone."""
         pid = os.getpid()
         try:
             self._serve()
@@ -346,8 +346,8 @@ class Worker:
         self._signal.shielded = False
 
     def _interrupted(self, frame: Frame, claimed: int, error: CallInterrupted) -> int:
-        """Reports an interrupted call; the number of calls that ran. The supervisor knows the
-        reason."""
+        """Reports an interrupted call, and returns the number of calls that ran. The supervisor has
+        the reason."""
         stack = traceback_of(error)
         if claimed in (IMPORTING, LOADING, SETUP):
             imports = wire.IMPORTS if claimed == IMPORTING else 0

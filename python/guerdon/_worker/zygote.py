@@ -43,14 +43,14 @@ class Zygote:
         if request is None or os.getppid() != self._parent:
             return
         self._functions_fd, parent = request.fds
-        fork_server.serve(self._link.socket.fileno(), parent, self._serve_next, self._look_after_orphans)
+        fork_server.serve(self._link.socket.fileno(), parent, self._serve_next, self._reap_orphans)
 
     def _serve_next(self) -> bool:
         request = self._link.next()
         if request is None or request.op == zygote_requests.END:
             return False
         self._serve(request)
-        self._look_after_orphans()
+        self._reap_orphans()
         return True
 
     def _serve(self, request: zygote_requests.ForkRequest) -> None:
@@ -81,7 +81,7 @@ class Zygote:
         os.close(self._functions_fd)
         return serialized
 
-    def _look_after_orphans(self) -> None:
+    def _reap_orphans(self) -> None:
         """Kills the children of ended workers, and reaps children not forked here.
 
         Their own children become ours as they die, which calls this again. Those that may be

@@ -25,8 +25,8 @@ WORKER = 3
 REAP = 4
 BECOME = 5  # like WORKER, but without a fork: the process itself becomes the worker; reply: its pid
 END = 6  # kill all descendants and end; no reply
-LOADED = 7  # sent once by a loader: extra is 1 if it can fork workers, more if it can not
-KNOW = 9  # value is the pid of a loader that another one forked; no reply
+LOADED = 7  # sent once by a loader: extra is 1 if it can fork workers, larger if not
+KNOW = 9  # value is the pid of a loader that was forked by another; no reply
 # [memfd with names of modules, one a line]: import them before the next fork; value is how many ms
 # a try may take; reply: extra as in LOADED, 1 too if they were left alone
 PRELOAD = 10

@@ -3,7 +3,7 @@
 - Options that can't work are refused when the dispatcher is made.
 - Nothing starts before the first use; everything ends with `close`, with the dispatcher itself
   (reference counts alone: nothing that it holds refers to it), or at exit.
-- It pickles and is copied as its configuration, a subclass with the attributes that it added.
+- Pickles and copies hold its configuration, and the attributes that a subclass added.
 """
 
 from __future__ import annotations
@@ -389,8 +389,8 @@ class Dispatcher(ScoringMethods):
         """Returns attributes that a subclass added."""
         return {name: value for name, value in vars(self).items() if name not in _STATE}
 
-    # A stock trainer that was given the dispatcher itself asks for its name, before anything is
-    # trained, or calls it: both say what to do.
+    # A stock trainer that was given the dispatcher itself reads ``__name__`` before training, or
+    # calls the dispatcher. Both raise an error that explains what to do.
     @property
     def __name__(self) -> str:
         raise TypeError(_BARE)

@@ -30,9 +30,9 @@ def decode(
     blobs: Iterable[tuple[int, list[int], bytes]],
     reported: Iterable[tuple[int, str, Any]] = (),
 ) -> RecordedColumns:
-    """The records of the function `name` of this `shape`, from (first sample of the call, its
-    samples if they were gathered, JSON) in sample order, and what its lane `reported` of a sample,
-    as (sample, field, value).
+    """Decodes the records of the function `name` of this `shape`: (first sample of the call, its
+    samples if they were gathered, JSON) in sample order. `reported` has values from its lane, as
+    (sample, field, value).
 
     Extra fields of dict results and reported fields become columns named ``<function>/<field>``.
     """

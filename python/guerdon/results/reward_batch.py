@@ -1,4 +1,4 @@
-"""Results: arrays first, an object per cell only where one is asked for.
+"""Results: arrays first, an object per cell only when one is read.
 
 - Cell ``[p, g, f]`` is function ``f`` on sample ``p * G + g``, in every array.
 - `rewards` keeps the true cells; that a sample is unscorable shows in `total` and `advantages`

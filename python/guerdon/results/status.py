@@ -30,7 +30,7 @@ class Status(IntEnum):
     CANCELLED = 5
     """Ctrl-C, ``cancel()`` or ``close()`` came first."""
     SKIPPED = 6
-    """Its ``run_if`` said no: the function was not called. Not a failure."""
+    """Its ``run_if`` was false, so the function was not called. Not a failure."""
 
     @property
     def failed(self) -> bool:

@@ -19,7 +19,7 @@ NAMES = (
 
 def usage_text(used: Mapping[str, float]) -> str:
     """Returns the usage of requests as text: ``"9 requests: 80,211 prompt + 4,096 completion
-    tokens, cost 0.04"``, or ``"9 requests, tokens unknown"`` of a service that says nothing."""
+    tokens, cost 0.04"``, or ``"9 requests, tokens unknown"`` of a service that reports none."""
     if used["unknown"] == used["requests"] and used["cost"] != used["cost"]:
         return f"{int(used['requests']):,} requests, tokens unknown"
     parts = [f"{int(used['prompt_tokens']):,} prompt + {int(used['completion_tokens']):,} completion tokens"]

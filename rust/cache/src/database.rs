@@ -1,7 +1,7 @@
-//! The database in the folder: one table from keys to entries, and when each was last used.
+//! The database in the folder: one table of entries by key, with the time of each entry's last use.
 //!
-//! - A write is one transaction: a process that is killed in it leaves the former contents.
-//! - A file of another version, or of another program, is left as it is.
+//! - A write is one transaction: a process that is killed during one leaves the former contents.
+//! - A file of another version, or of another program, is left unchanged.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -14,23 +14,23 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction,
 use crate::file_system;
 
 pub(crate) const FILE: &str = "outcomes.sqlite";
-/// "GuOC": says whose file it is.
+/// "GuOC": identifies files of this crate.
 const APPLICATION: i64 = 0x4775_4F43;
 /// Version of the table and of its contents.
 const VERSION: i64 = 1;
-/// The log beside the database, as a share of the folder and at most.
+/// Size of the log beside the database: a share of the folder, up to a maximum.
 const LOG_SHARE: u64 = 4;
 const LOG_BYTES: u64 = 8 << 20;
-/// About what an entry takes beside its contents, its places in the indexes included.
+/// Approximate size of an entry in addition to its contents, including the indexes.
 const ENTRY_BYTES: u64 = 160;
 /// Number of entries that are removed at a time.
 const FEW: i64 = 64;
-/// Longest time that a write waits for those of other processes.
+/// Longest time that a write waits for writes of other processes.
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
-/// A read never waits for writes; for the repair after a kill at most so long.
+/// A read never waits for writes; for the repair after a kill it waits at most this long.
 const READ_PATIENCE: Duration = Duration::from_millis(500);
 
-/// An entry's contents, and when it was last used.
+/// An entry's contents, and the time of its last use.
 pub(crate) struct Row {
     pub content: Vec<u8>,
     pub used_ms: i64,
@@ -42,7 +42,7 @@ pub(crate) struct Database {
     most: u64,
 }
 
-/// Why a folder can't be used.
+/// Returns the reason why a folder can't be used.
 pub(crate) fn describe(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => format!("{FILE} is damaged ({error})"),
@@ -54,7 +54,7 @@ pub(crate) fn describe(error: &rusqlite::Error) -> String {
 impl Database {
     /// Opens the folder's database for writing, and makes it if it does not exist.
     pub(crate) fn create(folder: &Path, bytes: u64) -> Result<Self, String> {
-        // It holds the texts of judges, which other users must not read.
+        // It contains the texts of judges, which other users must not read.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| error.to_string())?;
         if let Some(kind) = file_system::network(folder) {
@@ -66,7 +66,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens it to read what `create` has made.
+    /// Opens a database that `create` has made, for reading.
     pub(crate) fn reader(folder: &Path) -> rusqlite::Result<Self> {
         Self::open(folder, READ_PATIENCE, 0)
     }
@@ -79,7 +79,8 @@ impl Database {
         Ok(Self { connection, most })
     }
 
-    /// The table, made if the file is new; the inner error says why it is not ours.
+    /// Prepares the table, which is created in a new file; the inner error is the reason for
+    /// refusing a file of another program.
     fn prepare(&mut self, log: u64) -> rusqlite::Result<Result<(), String>> {
         let read = |connection: &Connection, what: &str| connection.pragma_query_value(None, what, |row| row.get(0));
         let whose = |connection: &Connection| -> rusqlite::Result<(i64, i64, i64)> {
@@ -127,8 +128,8 @@ impl Database {
         keys.iter().map(&mut row).collect()
     }
 
-    /// Keeps entries and marks others as used, in one transaction; what was not used for longest
-    /// makes room.
+    /// Writes entries and marks others as used, in one transaction; the entries unused for longest
+    /// make room.
     pub(crate) fn write(
         &mut self,
         entries: &[(OutcomeKey, Vec<u8>)],
@@ -153,7 +154,7 @@ impl Database {
         change.commit()
     }
 
-    /// The most bytes of one entry: so small that few of them never push out all others.
+    /// The most bytes of one entry, small enough that a few entries can't displace all others.
     pub(crate) const fn largest(&self) -> u64 {
         self.most / 64
     }

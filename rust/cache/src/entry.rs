@@ -1,4 +1,4 @@
-//! An outcome as bytes: a checksum over its key and the rest, its value, its records and its named
+//! An outcome as bytes: a checksum of key and contents, the value, the records and the named
 //! values. Bytes that fail the check are not an outcome.
 
 use guerdon_core::outcome_cache::{KeptOutcome, OutcomeKey};
@@ -51,7 +51,7 @@ fn checksum(key: &OutcomeKey, rest: &[u8]) -> [u8; CHECKSUM] {
     sum
 }
 
-/// Numbers are their bits, so that each is read as it was.
+/// Numbers are written as their bits, so that each is read back exactly.
 fn json(value: &Extra) -> Value {
     match value {
         Extra::None => Value::Null,

@@ -1,8 +1,8 @@
-//! Tells if a folder is on a disk of this machine: SQLite's locks do not hold between machines.
+//! Detects folders on network file systems: SQLite's locks do not work between machines.
 
 use std::path::Path;
 
-/// The network file system that a folder is on, if it is on one.
+/// Returns the network file system that a folder is on, if any.
 #[cfg(target_os = "linux")]
 pub(crate) fn network(folder: &Path) -> Option<&'static str> {
     named(rustix::fs::statfs(folder).ok()?.f_type)

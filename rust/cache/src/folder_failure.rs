@@ -11,13 +11,13 @@ type Listener = Box<dyn Fn(&str) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct FolderFailure {
     reported: Mutex<(Option<String>, Option<Listener>)>,
-    /// The folder is not used any more.
+    /// True if the folder is not used any more.
     over: AtomicBool,
 }
 
 impl FolderFailure {
     /// Warns, the first time.
-    pub(crate) fn tell(&self, reason: &str) {
+    pub(crate) fn warn(&self, reason: &str) {
         let mut reported = self.reported.lock();
         if reported.0.is_none() {
             warn!("a cache folder can't be used, or only in part");
@@ -28,17 +28,17 @@ impl FolderFailure {
         }
     }
 
-    /// Warns, and has the folder left alone.
+    /// Warns, and stops all use of the folder.
     pub(crate) fn end(&self, reason: &str) {
         self.over.store(true, Ordering::Relaxed);
-        self.tell(reason);
+        self.warn(reason);
     }
 
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Calls `listener` with the reason, at once if there is one.
+    /// Calls `listener` with the reason of a failure, at once if there was one.
     pub(crate) fn listen(&self, listener: Listener) {
         let mut reported = self.reported.lock();
         if let Some(reason) = &reported.0 {

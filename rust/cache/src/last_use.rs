@@ -1,4 +1,4 @@
-//! When entries were last used, in milliseconds since 1970: all processes of a folder compare them.
+//! Times of last use, in milliseconds since 1970, because all processes of a folder compare them.
 
 use std::time::SystemTime;
 

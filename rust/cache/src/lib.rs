@@ -1,9 +1,9 @@
 //! Outcomes on disk: an embedded SQLite database in a folder, shared by processes.
 //!
-//! - A found entry is the stored one, complete: each entry has a checksum, and a process that is
-//!   killed leaves its last few milliseconds out.
-//! - The folder stays within its size: what was not used for longest goes first.
-//! - FolderFailure with the folder is reported once, and calls go on as without one.
+//! - An entry is found complete or not at all: each has a checksum, and a process that is killed
+//!   loses at most its last few milliseconds.
+//! - The folder stays within its size: the entries unused for longest are removed first.
+//! - A failure of the folder is reported once, and calls go on as without a cache.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Outcomes in memory, in front of the disk: bounded, the entries not used for longest go first.
+//! Outcomes in memory, in front of the disk: bounded; the entries unused for longest are removed
+//! first.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -8,12 +9,13 @@ use guerdon_core::report::Extra;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// Most bytes in memory, the folder's size if that is less.
+/// Most bytes in memory, or the folder's size if that is less.
 const MOST: u64 = 64 << 20;
-/// Memory of an entry beside its contents.
+/// Memory of an entry in addition to its contents.
 const ENTRY: u64 = 128;
 
-/// An outcome, and when its entry on disk was last marked as used. Written by whoever finds it.
+/// An outcome, and the time when its entry on disk was last marked as used. Written by the threads
+/// that find it.
 pub(crate) struct MemoryEntry {
     pub outcome: Arc<KeptOutcome>,
     pub marked_ms: AtomicI64,
@@ -28,7 +30,7 @@ impl Weighter<OutcomeKey, Arc<MemoryEntry>> for ByBytes {
     }
 }
 
-/// About how many bytes the contents of an outcome are.
+/// Returns the approximate size of an outcome's contents, in bytes.
 pub(crate) fn weight(outcome: &KeptOutcome) -> u64 {
     fn of(extra: &Extra) -> usize {
         match extra {

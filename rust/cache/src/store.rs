@@ -1,8 +1,8 @@
 //! The store of one folder: memory in front, the database behind it.
 //!
-//! - Looking up takes no lock that a write holds; keeping never waits.
+//! - A search takes no lock that a write holds, and keeping an outcome never waits.
 //! - The first fault gives a warning, later ones none. A folder that can't be used, or is damaged,
-//!   is left alone: what this process has in memory is still found.
+//!   is not used any more; outcomes in memory are still found.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::last_use::now_ms;
 use crate::memory::Memory;
 use crate::writer::Writer;
 
-/// Milliseconds after which a used entry is marked so in the folder again.
+/// Milliseconds after which a used entry is marked as used in the folder again.
 const MARK_MS: i64 = 60_000;
-/// Connections that wait to read.
+/// Number of idle connections for reading.
 const READERS: usize = 4;
 
 /// Counts of a store since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Bytes that outcomes take in the folder, of all processes.
+    /// Bytes that the outcomes of all processes take in the folder.
     pub bytes: u64,
-    /// Outcomes that were not written: too large, or more than the disk took.
+    /// Outcomes that were not written: too large, or too many for the disk.
     pub dropped: u64,
 }
 
@@ -40,13 +40,13 @@ pub struct OutcomeStore {
     memory: Memory,
     /// `None` where the folder can't be used.
     writer: Option<Writer>,
-    /// Connections that nobody reads with. Written by readers.
+    /// Idle connections for reading. Written by readers.
     readers: Mutex<Vec<Database>>,
     failure: Arc<FolderFailure>,
 }
 
 impl OutcomeStore {
-    /// Opens a folder, which is made if it does not exist, and keeps it within `bytes` bytes.
+    /// Opens a folder, which is created if it does not exist, and keeps it within `bytes` bytes.
     #[must_use]
     pub fn open(folder: &Path, bytes: u64) -> Self {
         let failure = Arc::new(FolderFailure::default());
@@ -66,7 +66,8 @@ impl OutcomeStore {
         Self { folder: folder.to_owned(), memory: Memory::new(bytes), writer, readers: Mutex::default(), failure }
     }
 
-    /// Calls `listener` with the failure of the folder: at once, later, or never; once.
+    /// Calls `listener` once with the failure of the folder, if it ever fails; at once if it has
+    /// failed.
     pub fn on_failure(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         self.failure.listen(Box::new(listener));
     }
@@ -82,14 +83,14 @@ impl OutcomeStore {
         &self.folder
     }
 
-    /// Writes the waiting entries, for at most `within`. Nothing is kept on disk afterwards.
+    /// Writes the waiting entries, for at most `within`. Later outcomes are not written.
     pub fn close(&self, within: Duration) {
         if let Some(writer) = &self.writer {
             writer.close(within);
         }
     }
 
-    /// Returns the value that `read` gives; `None` where the folder is not used, or is busy.
+    /// Returns the result of `read`; `None` if the folder is not used, or is busy.
     fn with_reader<T>(&self, read: impl FnOnce(&mut Database) -> rusqlite::Result<T>) -> Option<T> {
         if self.writer.is_none() || self.failure.is_over() {
             return None;
@@ -120,7 +121,7 @@ impl OutcomeStore {
         }
     }
 
-    /// Looks for what memory lacks.
+    /// Searches the disk for outcomes that memory lacks.
     fn find_on_disk(&self, keys: &[OutcomeKey], found: &mut [Option<Arc<KeptOutcome>>]) {
         let missing: Vec<usize> = (0..keys.len()).filter(|index| found[*index].is_none()).collect();
         if missing.is_empty() {
@@ -131,7 +132,7 @@ impl OutcomeStore {
         let now_ms = now_ms();
         for (index, row) in missing.into_iter().zip(rows) {
             let Some(row) = row else { continue };
-            // One that does not check is made, and kept, again.
+            // The outcome of a damaged entry is computed and kept again.
             let Some(outcome) = entry::decode(&keys[index], &row.content) else { continue };
             let outcome = Arc::new(outcome);
             let marked = now_ms.saturating_sub(row.used_ms) > MARK_MS;

@@ -1,6 +1,6 @@
-//! The thread that writes to the folder: whoever has something to keep puts it into a queue.
+//! The thread that writes to the folder, and the queue of its jobs.
 //!
-//! - The queue is bounded; what finds no room in it is left out and counted.
+//! - The queue is bounded; outcomes for which it has no room are dropped and counted.
 //! - Waiting jobs are written together. The thread ends with the last sender of the queue.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const WAITING_BYTES: u64 = 64 << 20;
 /// The most entries of one transaction, and their bytes.
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: u64 = 256 << 10;
-/// Time that the first of them waits for more.
+/// Time that the first job waits for others.
 const SOON: Duration = Duration::from_millis(20);
 /// Time without writes after the disk was full.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ enum Job {
 pub(crate) struct Writer {
     /// `None` once it was closed.
     jobs: Mutex<Option<SyncSender<Job>>>,
-    /// Says that the thread has ended, by being closed.
+    /// Closed at the end of the thread.
     ended: Mutex<Receiver<()>>,
     counts: Arc<WriteCounts>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct WriteCounts {
 }
 
 impl Writer {
-    /// Starts the thread; `None` where there can be none.
+    /// Starts the thread; `None` if the system allows no thread.
     pub(crate) fn start(database: Database, failure: Arc<FolderFailure>) -> Option<Self> {
         let (jobs, queue) = sync_channel(WAITING);
         let (running, ended) = sync_channel(0);
@@ -90,7 +90,7 @@ impl Writer {
         self.counts.dropped.load(Ordering::Relaxed)
     }
 
-    /// Has the waiting entries written, for at most `within`.
+    /// Makes the thread write the waiting entries, for at most `within`.
     pub(crate) fn close(&self, within: Duration) {
         self.jobs.lock().take();
         let _ = self.ended.lock().recv_timeout(within);
@@ -159,12 +159,12 @@ impl Thread {
         };
         self.drop_some(entries.len());
         match error.sqlite_error_code() {
-            // Others write: these are left out.
+            // Other processes write: these entries are dropped.
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {}
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => self.failure.end(&describe(&error)),
             _ => {
                 self.paused_until = Some(Instant::now() + PAUSE);
-                self.failure.tell(&format!("{}; what is in it is still found", describe(&error)));
+                self.failure.warn(&format!("{}; what is in it is still found", describe(&error)));
             }
         }
     }

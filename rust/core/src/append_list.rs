@@ -1,5 +1,5 @@
-//! A list that grows at its end while others read it. An element stays where it is, so readers and
-//! growth never wait for each other. A list that never grows is one piece: a lookup costs a
+//! A list that grows at its end while other threads read it. Elements never move, so readers and
+//! growth do not wait for each other. A list that never grows has one piece: a lookup costs a
 //! comparison.
 
 use std::sync::OnceLock;
@@ -10,18 +10,18 @@ const PIECES: usize = 48;
 /// The pieces: `first` elements, then as many again, then twice as many, and so on.
 pub(crate) struct AppendList<T> {
     first: usize,
-    /// Both written by `grow`, in order.
+    /// Both are written by `grow`, `begin` first.
     begin: OnceLock<Box<[T]>>,
     rest: Box<[OnceLock<Box<[T]>>]>,
 }
 
 impl<T> AppendList<T> {
-    /// A list that is to begin with a piece of `first` elements; it is empty until it grows.
+    /// Makes an empty list whose first piece will have `first` elements.
     pub(crate) fn new(first: usize) -> Self {
         Self { first: first.max(1), begin: OnceLock::new(), rest: (0..PIECES).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Makes elements up to a length of `length`.
+    /// Grows the list to at least `length` elements.
     pub(crate) fn grow(&self, length: usize, make: impl Fn() -> T) {
         let mut start = 0;
         for piece in std::iter::once(&self.begin).chain(&self.rest) {

@@ -1,8 +1,8 @@
-//! The calls of one batch in a frame, and the values that they are made of.
+//! The calls of one batch in a frame, and their values.
 //!
-//! A batch that frees values early gives the slice those of its calls; the slice then keeps only
-//! calls that were still open afterwards. A batch that ended while its calls were taken has no
-//! slice where there are others: it has no values any more, nor their names.
+//! A batch that frees values early gives the slice the values of its calls; the slice then keeps
+//! only calls that were still open afterwards. A batch may end while its calls are taken. Its
+//! values and names are then gone, so it gets no slice if the frame has others.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(crate) struct TakenCalls {
 }
 
 impl TakenCalls {
-    /// The batches, each with its calls.
+    /// Returns the batches, each with its calls.
     pub(crate) fn by_batch(&self) -> impl Iterator<Item = (&Arc<Batch>, &[Call])> {
         let others = self.others.iter().map(|(batch, calls)| (batch, &calls[..]));
         std::iter::once((&self.batch, &self.calls[..])).chain(others)
     }
 }
 
-/// Calls of one batch, by the scheduler's indexes, and their values.
+/// Calls of one batch, with the scheduler's indexes, and their values.
 pub struct BatchSlice {
     batch: Arc<Batch>,
     payload: Option<SharedPayload>,
@@ -38,7 +38,7 @@ pub struct BatchSlice {
 }
 
 impl BatchSlice {
-    /// The slices of a frame, one at least.
+    /// Makes the slices of a frame, at least one.
     pub(crate) fn all(taken: TakenCalls, function: FunctionId, kind: CallKind) -> Vec<Self> {
         let TakenCalls { batch, calls, others, .. } = taken;
         let slice = |(batch, calls)| Self::new(batch, function, kind, calls);
@@ -51,14 +51,14 @@ impl BatchSlice {
 
     fn new(batch: Arc<Batch>, function: FunctionId, kind: CallKind, mut calls: Vec<Call>) -> Self {
         let mut payload = batch.payload();
-        // Elsewhere the calls of a function end together, and its queue is closed.
+        // The calls of a function in other batches end together, and the queue is closed.
         let spec = &batch.functions()[function];
         let gated = spec.run_if.is_some() || spec.pure;
         if batch.is_streamed() || batch.delivery().can_be_early() || gated {
             let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
             let finish = kind == CallKind::Finish;
             payload = payload.map(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
-            // After the payload was asked.
+            // Checked after the payload is held: a call that ended before may have no values there.
             let (grid, column) = batch.place(function, finish);
             calls.retain(|call| grid.is_open(call.first, column, call.attempt));
         }
@@ -73,8 +73,8 @@ impl BatchSlice {
         &self.batch
     }
 
-    /// Returns the values for the batch's calls. Only a batch that is done has none, and no call of
-    /// it is open then.
+    /// Returns the values of the calls; `None` only for a batch that is done, none of whose calls
+    /// is open.
     #[must_use]
     pub const fn payload(&self) -> Option<&SharedPayload> {
         self.payload.as_ref()
@@ -84,19 +84,19 @@ impl BatchSlice {
         self.batch.place(function, call.finish)
     }
 
-    /// Returns whether an outcome of a call would still count.
+    /// Returns whether an outcome of a call would still be written.
     pub(crate) fn counts(&self, function: FunctionId, call: &Call) -> bool {
         let (grid, column) = self.grid(function, call);
         grid.is_open(call.first, column, call.attempt)
     }
 
-    /// The right to end a call, if that is not too late.
+    /// Returns the right to end a call, if the call is still open.
     pub(crate) fn claim(&self, function: FunctionId, call: &Call) -> Option<Claim<'_>> {
         let (grid, column) = self.grid(function, call);
         grid.claim(call.first, column, call.attempt)
     }
 
-    /// Leaves out calls that count no more.
+    /// Drops calls that are not open any more.
     pub(crate) fn leave_out_swept(&mut self, function: FunctionId) {
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| self.counts(function, call));

@@ -1,5 +1,5 @@
-//! Reads numbers and bytes off the front of a message, little-endian. Nothing is read past the end,
-//! whatever the bytes are: there it is `None`.
+//! Reads numbers and bytes from the front of a message, little-endian. A read past the end returns
+//! `None`, whatever the bytes are.
 
 /// The bytes left to read.
 #[derive(Clone, Copy, Debug)]

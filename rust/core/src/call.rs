@@ -40,15 +40,16 @@ pub(crate) struct Call {
     pub first: usize,
     pub attempt: u16,
     pub finish: bool,
-    /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
+    /// A worker died while it ran this call: the call runs alone from now on, and a second death
+    /// ends it.
     pub suspect: bool,
-    /// Attempts that `retries` does not count: deferred by a server that had too many requests,
-    /// failed for an open circuit breaker, and made with other samples in them.
+    /// Attempts that `retries` does not count: throttled and deferred, failed because of an open
+    /// circuit breaker, or made together with other samples.
     pub deferred: u16,
     pub excused: u16,
     pub shared: u16,
-    /// For a part of a call that failed: its number. Those with the same one go together, and
-    /// nothing goes with them; 0: of none.
+    /// Number of the part that this call belongs to after a split, 0 for none. The calls of a part
+    /// go together and with no others.
     pub part: u64,
 }
 
@@ -58,7 +59,7 @@ impl Call {
         Self { first, attempt: 1, finish: false, suspect: false, deferred: 0, excused: 0, shared: 0, part: 0 }
     }
 
-    /// The `finish_group` call of the group that begins there.
+    /// The `finish_group` call of the group that begins at sample `first`.
     pub(crate) const fn finish(first: usize) -> Self {
         Self { finish: true, ..Self::fresh(first) }
     }
@@ -68,15 +69,15 @@ impl Call {
         self.attempt > self.deferred.saturating_add(1)
     }
 
-    /// Returns whether it goes behind fresh calls where its function has a limit: it failed, or was
-    /// deferred more than once. One that was deferred once goes first, for its answer tells whether
-    /// the pause is over.
+    /// Returns whether the call goes behind fresh calls if its function has a limit: it failed, or
+    /// was deferred more than once. A call that was deferred once goes first, because its answer
+    /// shows whether the pause is over.
     pub(crate) const fn is_behind(&self) -> bool {
         let deferred_once = self.attempt == 2 && self.deferred == 1;
         self.attempt > 1 && !deferred_once && !self.finish && !self.suspect
     }
 
-    /// Returns the text for the reason of its failure: attempts that used up no retry.
+    /// Returns the part of a failure's reason that lists the attempts not counted by `retries`.
     pub(crate) fn counted_apart(&self) -> String {
         let deferred = (self.deferred, "throttled and deferred");
         let excused = (self.excused, "excused by an open circuit breaker");
@@ -88,7 +89,7 @@ impl Call {
         if words.is_empty() { String::new() } else { format!(" (of its attempts {})", words.join(", ")) }
     }
 
-    /// Attempts that count toward `retries`, this one included.
+    /// Number of attempts that count toward `retries`, this one included.
     pub(crate) fn counted(&self) -> u16 {
         let others = [self.deferred, self.excused, self.shared, self.suspect.into()];
         others.into_iter().fold(self.attempt, u16::saturating_sub)
@@ -100,10 +101,10 @@ impl Call {
     }
 }
 
-/// Reasons of timeouts that say nothing of the call itself: it was not made to its end.
+/// Reasons of timeouts that end calls from outside, so they are not about the call itself.
 const OUTSIDE: [&str; 3] = ["total timeout", "batch timeout", "group timeout"];
 
-/// Text that follows in such a reason if the function's endpoint had failed.
+/// Text that follows such a reason if the function's endpoint had failed.
 const LAST_ERROR: &str = "; last error: ";
 
 /// Why a function's open calls in a batch were ended by the scheduler.
@@ -113,7 +114,7 @@ pub enum Cause {
     TotalTimeout,
     /// The batch's `batch_timeout` passed.
     BatchTimeout,
-    /// Ctrl-C, `cancel()`, `close()`; the reason says which.
+    /// Ctrl-C, `cancel()` or `close()`, named in the reason.
     Cancelled(String),
     /// Enough samples of the group are finished without this one.
     GroupQuorum,
@@ -124,21 +125,21 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns whether a cell with this status and reason was ended by its batch, group or total
-    /// timeout or by a cancellation, rather than by its call.
+    /// Returns whether the status and reason are those of a batch, group or total timeout, or of a
+    /// cancellation. The call itself did not end the cell then.
     #[must_use]
     pub fn is_outside(status: Status, reason: &str) -> bool {
         let (cause, _) = reason.split_once(LAST_ERROR).unwrap_or((reason, ""));
         status == Status::Cancelled || (status == Status::Timeout && OUTSIDE.contains(&cause))
     }
 
-    /// Returns whether a group that is delivered for it loses its group calls, too: nobody waits
-    /// for them.
+    /// Returns whether an early delivery for this cause also ends the group calls: nobody waits for
+    /// them then.
     pub(crate) const fn ends_group_calls(&self) -> bool {
         matches!(self, Self::GroupTimeout | Self::Cancelled(_))
     }
 
-    /// The same, with the last error of the function's endpoint where a timeout ran out.
+    /// Like `end`, with the last error of the function's endpoint after a timeout.
     pub(crate) fn end_with(&self, last_error: impl FnOnce() -> Option<String>) -> (Status, Arc<Note>) {
         let (status, note) = self.end();
         let error = if status == Status::Timeout { last_error() } else { None };
@@ -146,8 +147,7 @@ impl Cause {
         (status, Arc::new(Note { reason: format!("{}{LAST_ERROR}{error}", note.reason), traceback: None }))
     }
 
-    /// Returns the status and note with which the cells of such a call end: all of them share the
-    /// note.
+    /// Returns the status and note of the cells that end for this cause; the cells share the note.
     #[must_use]
     pub fn end(&self) -> (Status, Arc<Note>) {
         let note = |reason: &str| Arc::new(Note { reason: reason.to_owned(), traceback: None });

@@ -7,15 +7,16 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-/// One moment, as an `Instant` and in nanoseconds. All clocks of a process go by it: engines that
-/// share a limit compare their times, and a pause between two readings would set one of them back.
+/// One moment, as an `Instant` and in nanoseconds. All clocks of a process are derived from it:
+/// engines that share a limit compare their times, and separate readings would differ by any pause
+/// between the two calls.
 static MOMENT: LazyLock<(std::time::Instant, u64)> = LazyLock::new(|| {
     let read = || {
         let before = std::time::Instant::now();
         let ns = system_ns();
         (before.elapsed(), (before, ns))
     };
-    // The quickest of several was hardly interrupted.
+    // The shortest of several readings was interrupted least.
     let shorter = |best: (Duration, _), next: (Duration, _)| if next.0 < best.0 { next } else { best };
     (0..8).fold(read(), |best, _| shorter(best, read())).1
 });
@@ -56,7 +57,7 @@ fn system_ns() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// A time in seconds, as Python has it.
+/// A time in seconds, as Python expects it.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a float has nanoseconds enough for a hundred days")]
 pub const fn seconds(ns: u64) -> f64 {

@@ -1,7 +1,7 @@
 //! Writes the values of calls as `python/guerdon/_worker/wire.py` reads them.
 //!
-//! Text is copied, never transcoded: a worker gets exactly the characters that the caller had, lone
-//! surrogates too. Writing takes no lock and calls nothing of the caller's but the given closures.
+//! Text is copied, never transcoded: a worker gets exactly the caller's characters, lone surrogates
+//! too. Writing takes no lock and calls no code of the caller except the closures passed to it.
 
 // The format, all numbers little-endian.
 //
@@ -141,7 +141,7 @@ impl<'out> ColumnsWriter<'out> {
         });
     }
 
-    /// All values, of some rows after the others: `write` writes those of each piece.
+    /// All values, piece after piece of the rows: `write` writes those of each piece.
     pub fn pieces<P>(&mut self, pieces: impl Iterator<Item = P>, mut write: impl FnMut(P, &mut Vec<u8>)) {
         self.part(PIECES, &[], |out| {
             let count_at = out.len();
@@ -181,8 +181,8 @@ impl<'out> ColumnsWriter<'out> {
 /// Why a frame fails whose values could not be written.
 pub const UNWRITTEN: &str = "its arguments could not be written for a worker, please report this";
 
-/// Writes the values of these calls of a frame. False, and nothing written, if that panicked: the
-/// frame fails, and whoever wrote it goes on with others.
+/// Writes the values of these calls of a frame. False, with nothing written, if that panicked: the
+/// frame fails, and the thread goes on with others.
 #[must_use]
 pub fn encode(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) -> bool {
     let start = out.len();

@@ -1,8 +1,9 @@
 //! A condition variable for threads that wait while a process may be forked, beside parking_lot's
 //! mutex.
 //!
-//! - parking_lot has a list of all waiting threads, which a forked child would walk when it starts
-//!   threads: of the parent's threads nothing is left there. Here the kernel has it.
+//! - parking_lot keeps a list of all waiting threads, which a forked child would walk when it
+//!   starts threads although the parent's threads do not exist there. Here the kernel keeps the
+//!   list.
 //! - A change made under the mutex before a notification is visible to the woken thread.
 
 use std::sync::{Condvar as SystemCondvar, Mutex as SystemMutex, PoisonError};
@@ -29,7 +30,7 @@ impl Condvar {
         self.wait_for_notification(guard, None);
     }
 
-    /// Waits until there is a notification, or it is `until`; whether there was one.
+    /// Waits for a notification or until `until`; true if there was a notification.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> bool {
         self.wait_for_notification(guard, Some(until))
     }
@@ -54,8 +55,8 @@ impl Condvar {
     }
 
     pub fn notify_one(&self) {
-        // Under the lock, so that a thread that waits from now on is not woken in the place of
-        // another.
+        // Notified under the lock, so that a thread that begins to wait now does not take the place
+        // of another.
         let mut notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
         *notified += 1;
         self.changed.notify_one();

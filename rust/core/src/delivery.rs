@@ -9,15 +9,15 @@ use std::ops::Range;
 use crate::append_list::AppendList;
 use crate::sync::{AtomicU32, Ordering};
 
-/// Conditions under which a group is delivered before its last cell is complete, whichever comes
-/// first. The default: nothing.
+/// Conditions for delivering a group before its last cell is complete; the first one met counts.
+/// The default has no conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// Number of finished samples; the calls of the others are cancelled.
+    /// Number of finished samples that is enough; the calls of the others are cancelled.
     pub group_quorum: Option<usize>,
-    /// Nanoseconds since its first sample came; calls that have not ended by then time out.
+    /// Nanoseconds since the group's first sample came; calls that are open then time out.
     pub group_timeout_ns: Option<u64>,
-    /// True if the submitter may give groups up, one by one.
+    /// True if the submitter may cancel single groups.
     pub cancellable: bool,
 }
 
@@ -45,9 +45,10 @@ pub(crate) struct Quorum {
     wanted: usize,
     group_size: usize,
     functions: u32,
-    /// Per sample, functions that have not completed it. Written by whoever completes a cell.
+    /// Number of functions that have not completed each sample. Written by the thread that
+    /// completes a cell.
     open: AppendList<AtomicU32>,
-    /// Per group, finished samples. Written by whoever finishes one.
+    /// Number of finished samples of each group. Written by the thread that finishes one.
     finished: AppendList<AtomicU32>,
 }
 
@@ -66,7 +67,8 @@ impl Quorum {
         self.finished.grow(groups, || AtomicU32::new(0));
     }
 
-    /// A function has completed its cells of these samples: the groups whose quorum this fills.
+    /// Records that a function has completed these samples, and returns the groups whose quorum
+    /// this fills.
     pub(crate) fn completed(&self, samples: Range<usize>) -> Vec<usize> {
         let finishes =
             |sample: &usize| self.open.get(*sample).is_some_and(|open| open.fetch_sub(1, Ordering::AcqRel) == 1);

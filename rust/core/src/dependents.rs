@@ -1,15 +1,16 @@
 //! Dependencies between functions, and between the cells of a batch.
 //!
-//! - A condition compares the number that the result shows for its source; where it shows none (a
-//!   failure, an abstention, a skipped source without `otherwise`) it does not hold. All must hold.
-//! - A cell is decided once: by the writer of the last outcome that it waits for, to whom all of
-//!   them are visible. If the batch streams, it waits for its sample's values too.
+//! - A condition compares the number that the result shows for its source. It does not hold if the
+//!   result shows none (a failure, an abstention, a skipped source without `otherwise`). All
+//!   conditions must hold.
+//! - A cell is decided once: by the writer of the last outcome that it waits for, after the others
+//!   became readable. If the batch is streamed, it also waits for its sample's values.
 
 use crate::append_list::AppendList;
 use crate::function::{Function, FunctionId, Shape};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Per function, those whose gates ask for its cells.
+/// Returns, for each function, the functions whose gates depend on it.
 pub(crate) fn dependents(functions: &[Function]) -> Vec<Vec<FunctionId>> {
     let mut of = vec![Vec::new(); functions.len()];
     for (dependent, function) in functions.iter().enumerate() {
@@ -22,12 +23,12 @@ pub(crate) fn dependents(functions: &[Function]) -> Vec<Vec<FunctionId>> {
     of
 }
 
-/// Per function, how many others wait one after the other for its cells at most: those go first
-/// that others wait for.
+/// Returns, for each function, the length of the longest chain of functions that wait for its
+/// cells. Functions with longer chains go first.
 pub(crate) fn heights(functions: &[Function]) -> Vec<usize> {
     let dependents = dependents(functions);
     let mut heights = vec![0; functions.len()];
-    // Each round settles one more link of every chain.
+    // Each round extends every chain by one link.
     for _ in 0..functions.len() {
         for (function, waiting) in dependents.iter().enumerate() {
             heights[function] = waiting.iter().map(|one| heights[*one] + 1).max().unwrap_or(0);
@@ -36,8 +37,8 @@ pub(crate) fn heights(functions: &[Function]) -> Vec<usize> {
     heights
 }
 
-/// Why the gates of these functions can't work, if they can't: the package refuses such gates with
-/// their names, so this is for other callers.
+/// Returns why the gates of these functions can't work, if they can't. The package refuses such
+/// gates earlier, with the functions' names; this is for other callers.
 #[must_use]
 pub fn fault(functions: &[Function]) -> Option<String> {
     let mut decided = vec![false; functions.len()];
@@ -59,14 +60,15 @@ pub fn fault(functions: &[Function]) -> Option<String> {
     Some(format!("the run_if of '{}' waits for itself", stuck.name))
 }
 
-/// Room that a batch which begins empty makes first.
+/// Initial room of a batch that begins empty.
 const FIRST_SAMPLES: usize = 64;
 
 /// The cells of one gated function.
 struct Column {
     /// Number of outcomes that a cell waits for, from the start.
     waits_for: u32,
-    /// Per sample, what its cell still waits for. Written by whoever brings one of it.
+    /// Per sample, how many outcomes and values its cell still waits for. Written by the threads
+    /// that bring them.
     open: AppendList<AtomicU32>,
     /// Per sample, when its call became possible; 0 before. Written under the scheduler's lock.
     since_ns: AppendList<AtomicU64>,
@@ -74,9 +76,9 @@ struct Column {
 
 /// The gated functions of a batch.
 pub(crate) struct Dependents {
-    /// Per function, those whose cells wait for its cells.
+    /// Per function, the functions whose cells wait for its cells.
     dependents: Vec<Vec<FunctionId>>,
-    /// Per function, where it has a gate.
+    /// Per function, its column if it has a gate.
     columns: Vec<Option<Column>>,
 }
 
@@ -108,7 +110,7 @@ impl Dependents {
         }
     }
 
-    /// One thing less that a cell waits for; true if that was the last.
+    /// Subtracts one from the outcomes and values that a cell waits for; true if that was the last.
     pub(crate) fn brings(&self, sample: usize, function: FunctionId) -> bool {
         let open = self.columns[function].as_ref().and_then(|column| column.open.get(sample));
         open.is_some_and(|open| {
@@ -118,17 +120,17 @@ impl Dependents {
         })
     }
 
-    /// The functions whose cells wait for those of this one.
+    /// The functions whose cells wait for the cells of this one.
     pub(crate) fn of(&self, source: FunctionId) -> &[FunctionId] {
         &self.dependents[source]
     }
 
-    /// The functions whose cells wait.
+    /// The gated functions.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = FunctionId> {
         self.columns.iter().enumerate().filter(|(_, column)| column.is_some()).map(|(function, _)| function)
     }
 
-    /// Notes when a call became possible, before it can be handed out.
+    /// Records when a call became possible, before it can be handed out.
     pub(crate) fn possible_at(&self, sample: usize, function: FunctionId, now_ns: u64) {
         let column = self.columns[function].as_ref();
         if let Some(since_ns) = column.and_then(|column| column.since_ns.get(sample)) {

@@ -1,19 +1,19 @@
-//! Values of calls that were written elsewhere (`columns`), some rows of which are to be written
+//! Values of calls that another process wrote (`columns`), some rows of which are to be written
 //! again.
 //!
-//! The bytes are not trusted: none make anything here panic, read past an end, or hold more than a
-//! few times their own size. Malformed values are refused when they arrive.
+//! The bytes are not trusted: reading them never panics, never reads past an end, and never takes
+//! more memory than a few times their size. Malformed values are refused on arrival.
 
 use crate::byte_reader::ByteReader;
 use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, MODULES, PICKLED, PIECES};
 use crate::sent_constants::SentConstants;
 use crate::text::{RawText, TextKind};
 
-/// A call has a piece for each batch that its samples are of, and such a piece one for each
-/// addition to a stream.
+/// Depth of nested pieces: a call has a piece for each batch of its samples, and such a piece one
+/// for each addition to a stream.
 const PIECES_DEEP: u8 = 2;
 
-/// The values of some samples, as they came.
+/// The values of some samples, in the encoded form.
 pub struct EncodedValues<'a> {
     rows: usize,
     width: usize,
@@ -33,7 +33,7 @@ enum Part<'a> {
 }
 
 impl<'a> EncodedValues<'a> {
-    /// Reads values of `rows` samples; `None`: they are not well formed.
+    /// Reads the values of `rows` samples; `None` if they are malformed.
     #[must_use]
     pub fn read(bytes: &'a [u8], rows: usize) -> Option<Self> {
         let mut reader = ByteReader(bytes);
@@ -72,7 +72,7 @@ impl<'a> EncodedValues<'a> {
         self.write(&rows, sent, out);
     }
 
-    /// Returns whether some values are the same for all rows.
+    /// Returns whether the rows share constant values.
     #[must_use]
     pub fn has_constants(&self) -> bool {
         self.parts.iter().any(|(_, part)| match part {
@@ -134,7 +134,7 @@ fn place(pieces: &[EncodedValues<'_>], mut row: usize) -> (usize, usize) {
 /// The body of a column of texts.
 fn texts<'a>(body: &mut ByteReader<'a>, tag: u8, rows: usize) -> Option<Part<'a>> {
     let kinds = if tag == MIXED { Some(body.bytes(rows)?) } else { None };
-    // Checked before memory is taken for this many rows.
+    // Checked before any memory is allocated for this many rows.
     let mut ends = ByteReader(body.bytes(rows.checked_mul(8)?)?);
     let (mut texts, mut start) = (Vec::with_capacity(rows), 0);
     for row in 0..rows {

@@ -34,7 +34,7 @@ pub enum OnFailure {
     Nan,
     /// NaN, as if the function had abstained.
     Abstain,
-    /// This number, and the status that says why.
+    /// This number with the failure's status.
     Value(f32),
 }
 
@@ -47,7 +47,7 @@ pub struct Gather {
     /// Longest time that an incomplete call waits for more samples.
     #[serde(deserialize_with = "seconds")]
     pub max_wait: Duration,
-    /// True if samples of several batches may be in one call, where the payloads allow it too.
+    /// True if a call may have samples of several batches, where the payloads allow it too.
     pub across: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Policy {
     /// Attempts after the first.
     #[serde(default)]
     pub retries: u16,
-    /// Calls at a time; `None` leaves it to the lane.
+    /// Calls at a time; `None` leaves the number to the lane.
     pub concurrency: Option<usize>,
     /// Limit that its calls must pass before they are handed out.
     pub limit: Option<Limit>,
@@ -122,7 +122,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Returns whether the number that the source's cell shows allows the call; NaN, no number,
+    /// Returns whether the number that the source's cell shows allows the call; NaN (no number)
     /// never does.
     #[must_use]
     #[expect(clippy::float_cmp, reason = "`==` means equal, as in Python")]
@@ -143,9 +143,9 @@ impl Condition {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunIf {
-    /// Each about another function; all must hold.
+    /// Each compares another function's outcome; all must hold.
     pub conditions: Box<[Condition]>,
-    /// Value of a skipped cell; NaN for nothing.
+    /// Value of a skipped cell; NaN for no value.
     pub otherwise: f32,
 }
 
@@ -173,10 +173,9 @@ pub struct Function {
     pub shape: Shape,
     /// Present for a function of samples that takes many in one call.
     pub gather: Option<Gather>,
-    /// True if the scores of a group go through the function's `finish_group` once they are all
-    /// there.
+    /// True if the scores of a complete group go through the function's `finish_group`.
     pub finish: bool,
-    /// When it is called at all, if that depends on other functions.
+    /// The gate, if calls depend on other functions.
     pub run_if: Option<Arc<RunIf>>,
     /// True if identical calls, in flight at the same time, are made once: only for functions that
     /// take one sample and have no `finish`.
@@ -185,8 +184,8 @@ pub struct Function {
     /// Store of its outcomes: only of a pure function.
     #[serde(skip)]
     pub cache: Option<CachePolicy>,
-    /// The function that makes its calls, of a hidden one (`compose`): it has no cells in results.
-    /// Hidden functions follow all others.
+    /// The composite function that requests its calls, for a hidden function (`compose`). Hidden
+    /// functions have no cells in results and follow all others.
     pub member_of: Option<FunctionId>,
     /// The most member calls that one of its calls makes; twice as many where a parser reads their
     /// answers.
@@ -198,8 +197,7 @@ pub struct Function {
     /// breaker.
     #[serde(default)]
     pub has_fallback: bool,
-    /// True if it has a worker for itself, so that module state behaves as in the trainer's
-    /// process.
+    /// True if it has a dedicated worker, so that module state behaves as in the trainer's process.
     pub pinned: bool,
     /// True if each call gets a fresh worker (`isolation="call"`).
     pub isolated: bool,
@@ -210,7 +208,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function of the first lane, with nothing beside its policy.
+    /// A function of the first lane, with a policy alone.
     #[must_use]
     pub fn new(name: &str, shape: Shape, policy: Policy) -> Self {
         Self {

@@ -1,10 +1,10 @@
 //! The grid: one cell per (sample, function), filled exactly once, and one countdown per group.
 //!
-//! - A cell goes from open to its outcome once; a second writer finds no claim to write with.
-//! - A group is announced once, by the writer that fills its last cell, to whom all its cells are
-//!   visible.
+//! - A cell goes from open to its outcome once; a second writer gets no claim.
+//! - A group is announced once, by the writer that fills its last cell, after all others became
+//!   readable.
 //! - The cells of one call are claimed together, by its first cell.
-//! - A claim belongs to one attempt: after `reopen`, claims for the former attempt find nothing.
+//! - A claim belongs to one attempt: after `reopen`, earlier attempts get no claim.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ const CLAIMED: u32 = 1;
 const COMPLETE: u32 = 2;
 const PHASE: u32 = 0b11;
 
-/// Room that a grid which begins empty makes first.
+/// Initial room of a grid that begins empty.
 const FIRST_GROUPS: usize = 16;
 
 const fn word(attempt: u16, phase: u32) -> u32 {
@@ -30,10 +30,10 @@ const fn attempt_of(word: u32) -> u16 {
     (word >> 2) as u16
 }
 
-/// One cell. All fields but `state` are written by the holder of the claim on its call alone, and
-/// read by others only once the cell is complete.
+/// One cell. Only the holder of the claim on its call writes the fields other than `state`; others
+/// read them only once the cell is complete.
 struct Slot {
-    /// Attempt and phase. Written by whoever claims, completes or reopens the call.
+    /// Attempt and phase. Written by the thread that claims, completes or reopens the call.
     state: AtomicU32,
     status: AtomicU8,
     value: AtomicU64,
@@ -60,7 +60,7 @@ pub struct Grid {
     /// The function of the first column.
     first_function: usize,
     slots: AppendList<Slot>,
-    /// Per group, its cells still open. Written by every claim that completes; the one that takes
+    /// Number of open cells per group. Written by every claim that completes; the write that takes
     /// it to zero announces the group.
     open: AppendList<AtomicU32>,
 }
@@ -72,7 +72,7 @@ impl Grid {
         Self::of_functions(groups, group_size, 0..functions)
     }
 
-    /// A grid that has cells of these functions alone.
+    /// A grid that has only the columns of these functions.
     #[must_use]
     pub fn of_functions(groups: usize, group_size: usize, functions: Range<usize>) -> Self {
         let first = if groups == 0 { FIRST_GROUPS } else { groups };
@@ -88,8 +88,7 @@ impl Grid {
         grid
     }
 
-    /// Makes groups up to a number of `groups`. Their cells are visible to every thread that sees
-    /// the new number.
+    /// Grows the grid to `groups` groups. A thread that reads the new number also sees the cells.
     pub fn grow(&self, groups: usize) {
         let cells_of_group = u32::try_from(self.group_size * self.functions).unwrap_or(u32::MAX);
         self.slots.grow(groups * self.group_size * self.functions, Slot::open);
@@ -112,7 +111,7 @@ impl Grid {
         self.slots.get(sample * self.functions + function - self.first_function)
     }
 
-    /// Takes the call that begins at this cell, if its attempt `attempt` is still open.
+    /// Claims the call that begins at this cell, if its attempt `attempt` is still open.
     pub fn claim(&self, first: usize, function: usize, attempt: u16) -> Option<Claim<'_>> {
         let state = &self.slot(first, function)?.state;
         let taken =
@@ -120,7 +119,7 @@ impl Grid {
         taken.ok().map(|_| Claim { grid: self, first, function, attempt, ended: false })
     }
 
-    /// Takes the call that begins at this cell, whatever its attempt, if it is open.
+    /// Claims the call that begins at this cell, if it is open, at any attempt.
     pub fn claim_open(&self, first: usize, function: usize) -> Option<Claim<'_>> {
         let state = &self.slot(first, function)?.state;
         let mut seen = state.load(Ordering::Relaxed);
@@ -135,7 +134,7 @@ impl Grid {
         None
     }
 
-    /// Returns whether this attempt of the call that begins at this cell may still complete it.
+    /// Returns whether this attempt of a call is still open; `first` is the call's first sample.
     pub fn is_open(&self, first: usize, function: usize, attempt: u16) -> bool {
         let open = word(attempt, OPEN);
         self.slot(first, function).is_some_and(|slot| slot.state.load(Ordering::Acquire) == open)
@@ -157,8 +156,7 @@ impl Grid {
     }
 }
 
-/// The right to end one attempt of one call. Dropped unused, it leaves the call open as it found
-/// it.
+/// The right to end one attempt of one call. Dropping it unused leaves the call open.
 #[must_use = "a claim that is dropped leaves its call open"]
 pub struct Claim<'a> {
     grid: &'a Grid,
@@ -187,12 +185,12 @@ impl Claim<'_> {
         self
     }
 
-    /// Fills the cells of the call, from its first sample on, and announces each group that this
-    /// completes to `completed`.
+    /// Fills the cells of the call, from its first sample on, and calls `completed` with each group
+    /// that this completes.
     pub fn complete(mut self, outcomes: impl IntoIterator<Item = Outcome>, mut completed: impl FnMut(usize)) {
         self.ended = true;
         let grid = self.grid;
-        // Cells of one group are counted down together: one atomic operation a group, however long
+        // Cells of one group are subtracted together: one atomic operation a group, however long
         // the call.
         let mut group = self.first / grid.group_size;
         let mut filled = 0;
@@ -219,7 +217,7 @@ impl Claim<'_> {
         close(group, filled);
     }
 
-    /// Gives the call another attempt and returns its number.
+    /// Starts another attempt of the call, and returns its number.
     pub fn reopen(mut self) -> u16 {
         self.ended = true;
         let next = self.attempt.saturating_add(1);

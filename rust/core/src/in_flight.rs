@@ -1,5 +1,5 @@
 //! Snapshots of the calls in flight, for `dump()`, the live state, the watchdog and timelines. The
-//! calls shown may have ended meanwhile; nothing is decided by them.
+//! calls in a snapshot may have ended meanwhile, so no decision depends on one.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::tracer::Executor;
 pub enum Phase {
     /// The function runs.
     Call,
-    /// Its arguments are made.
+    /// Its arguments are being made.
     Arguments,
     /// Its `setup()` runs.
     Setup,
-    /// It is being loaded.
+    /// The function is being loaded.
     Loading,
 }
 
@@ -37,7 +37,7 @@ impl Phase {
     }
 }
 
-/// A call in flight, what has it, and where it stands.
+/// A call in flight, its location and its stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlight {
     pub call: InFlightCall,
@@ -46,7 +46,7 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Returns whether both are of the same call, at any time.
+    /// Returns whether both are snapshots of the same call.
     #[must_use]
     pub fn is_of_call(&self, other: &Self) -> bool {
         let key = |one: &Self| {
@@ -57,24 +57,24 @@ impl InFlight {
     }
 }
 
-/// Place that has a running call.
+/// Location of a running call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A worker process, by its id.
     Worker(i32),
-    /// A lane thread of this process: its number, and what Python calls it.
+    /// A lane thread of this process: its number, and Python's identifier of it.
     Thread { number: u64, ident: u64 },
-    /// An event loop: which one, and the call's frame and index in that.
+    /// An event loop, with the call's frame and its index in that frame.
     Loop { index: usize, name: String, generation: u64, frame: u64, number: usize },
-    /// A server, as its URL has it.
+    /// A server, as its URL names it.
     Server(String),
     /// A native thread.
     Native,
-    /// Another node, and what has it there: empty where that is not known.
+    /// Another node, and the location there; empty if the node did not report it.
     Node { name: Arc<str>, inner: String },
 }
 
-/// As `guerdon top` shows it.
+/// The form that `guerdon top` shows.
 impl Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -89,7 +89,7 @@ impl Display for Location {
     }
 }
 
-/// The executor that a timeline draws for it.
+/// The executor that a timeline draws for the location.
 impl From<Location> for Executor {
     fn from(location: Location) -> Self {
         match location {
@@ -101,24 +101,24 @@ impl From<Location> for Executor {
     }
 }
 
-/// Location in a call's code.
+/// Position of a call in its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stack {
-    /// Its Python stack, outermost frame first.
+    /// The Python stack, outermost frame first.
     Text(String),
-    /// Why there is none.
+    /// The stack could not be read, for this reason.
     Absent(String),
-    /// It is in this process, where Python alone can read it.
+    /// The stack is in this process, where only Python can read it.
     AskPython,
 }
 
 impl Stack {
-    /// Result of a search for it.
+    /// Makes a stack of the result of a search for it.
     pub fn found(found: Result<String, impl Display>) -> Self {
         found.map_or_else(|why| Self::Absent(why.to_string()), Self::Text)
     }
 
-    /// The text, or why there is none.
+    /// Returns the text, or the reason for its absence.
     pub fn text(self) -> Result<String, String> {
         match self {
             Self::Text(stack) => Ok(stack),
@@ -128,15 +128,15 @@ impl Stack {
     }
 }
 
-/// A running call, or the work that has to come before the calls of a frame.
+/// A running call, or a preparation that the calls of a frame wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlightCall {
     pub function: FunctionId,
     /// The batch's number, from 1.
     pub batch: u64,
-    /// The samples of the call, or all those that wait for the phase to end.
+    /// The samples of the call, or all samples that wait for the preparation.
     pub samples: Vec<Range<usize>>,
-    /// Samples of a call on gathered samples: those of other batches, each with its number.
+    /// Samples of other batches in a call on gathered samples, by the number of the batch.
     pub others: Vec<(u64, Vec<Range<usize>>)>,
     pub phase: Phase,
     /// Number of this attempt, from 1.
@@ -151,7 +151,7 @@ impl InFlightCall {
         Self::of(frame, &[call], Phase::Call, frame.attempt(call), age_ns)
     }
 
-    /// Returns the waiting reason for the calls of a frame that have not ended.
+    /// The preparation that those calls of a frame wait for that have not ended.
     #[must_use]
     pub fn before(frame: &Frame, phase: Phase, age_ns: u64) -> Self {
         let waiting: Vec<usize> = (0..frame.len()).filter(|call| frame.is_pending(*call)).collect();
@@ -172,7 +172,7 @@ impl InFlightCall {
     }
 }
 
-/// Neighbours together.
+/// Joins consecutive samples into ranges.
 fn spans(samples: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     let mut spans: Vec<Range<usize>> = Vec::new();
     for sample in samples {

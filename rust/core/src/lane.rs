@@ -26,18 +26,18 @@ pub type CloseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Order in which the calls of a frame run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallsRun {
-    /// One after the other: a frame has as many as take a short time together.
+    /// One after the other: a frame has as many calls as take a short time together.
     InTurn,
-    /// Side by side, in a lane that takes by itself no more than it can start: a frame has as many
-    /// as `Lane::frame_calls` says, however long they are expected to take.
+    /// Side by side, in a lane that takes only the frames that it can start: a frame has
+    /// `Lane::frame_calls` calls, however long they are expected to take.
     Concurrent,
     /// Side by side, at most this many of a function at a time, in a lane that takes all frames.
-    /// The scheduler then gives it the running calls and those that start next: what waits in a
-    /// lane is out of the scheduler's order.
+    /// The scheduler then gives the lane the running calls and the next ones to start, because
+    /// calls that wait in a lane are out of the scheduler's order.
     AtMost(usize),
 }
 
-/// A place in which calls run.
+/// A kind of place where calls run.
 pub trait Lane: Send + Sync + 'static {
     /// Called once, before the first frame.
     fn attach(&self, waker: LaneWaker);
@@ -55,7 +55,7 @@ pub trait Lane: Send + Sync + 'static {
         usize::MAX
     }
 
-    /// Functions with the same pool of one lane share places: they take turns, and go through a
+    /// Functions with the same pool of a lane share places: they take turns, and go through a
     /// batch's groups together.
     fn pool(&self, function: FunctionId) -> usize;
 
@@ -67,31 +67,31 @@ pub trait Lane: Send + Sync + 'static {
         CallsRun::InTurn
     }
 
-    /// Why calls of a function are to fail now, though its limit might let them go later: those
-    /// that wait for their turn are refused at once. Asked of functions with a limit alone.
+    /// Returns the reason why calls of a function must fail now instead of waiting for their turn,
+    /// if there is one. Called for functions with a limit only.
     fn refuses(&self, _function: FunctionId) -> Option<String> {
         None
     }
 
     /// Returns whether all calls that the lane has of a function wait on purpose: for a limit, for
-    /// a circuit breaker, or because a server asked to wait.
+    /// a circuit breaker, or for the `Retry-After` of a server.
     fn waits_on_purpose(&self, _function: FunctionId) -> bool {
         false
     }
 
-    /// Returns whether calls end on threads that others wait for, such as those that hold an
-    /// interpreter's lock: there the scheduler hands out one frame at most, the rest on a thread of
-    /// the runtime.
+    /// Returns whether calls end on threads for which other work waits, such as threads that hold
+    /// an interpreter's lock. The scheduler then hands out at most one frame there, and the rest on
+    /// a thread of the runtime.
     fn shares_threads(&self) -> bool {
         false
     }
 
-    /// The most bytes in one frame; a frame has at least one call, however large.
+    /// The most bytes in one frame; a frame has at least one call, however large its values are.
     fn frame_bytes(&self) -> usize {
         usize::MAX
     }
 
-    /// Takes a frame over.
+    /// Starts the calls of a frame, and owns it from now on.
     fn run(&self, frame: Frame);
 
     /// Completes the ended calls. Called with no lock held.
@@ -101,16 +101,16 @@ pub trait Lane: Send + Sync + 'static {
     /// the scheduler held.
     fn member_ended(&self, _end: MemberEnd) {}
 
-    /// Learns that calls were ended from outside. Called with no lock held.
+    /// Called after calls were ended from outside, with no lock held.
     fn calls_swept(&self) {}
 
-    /// The calls that it has in hand in this process. Does not wait.
+    /// Returns the lane's calls that run in this process. Does not wait.
     fn in_flight(&self, _now_ns: u64) -> Vec<InFlight> {
         Vec::new()
     }
 
-    /// Asks other processes which calls they have in hand and where these stand. They answer within
-    /// so long, beside this; those without a call drop the sender.
+    /// Requests the calls that other processes run for this lane, with their stacks. The processes
+    /// answer `within` this time, on another thread; those without a call drop the sender.
     fn ask_in_flight(&self, _within: Duration, _answer: &Sender<InFlight>) {}
 
     /// Returns its counters since the start, by name.
@@ -122,23 +122,23 @@ pub trait Lane: Send + Sync + 'static {
     fn close(&self) -> CloseFuture;
 }
 
-/// Time after the deadline in which the answer may come that there is none.
+/// Additional time in which a process may report that it found nothing before the deadline.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 
-/// The calls that lanes have in hand in this process, the oldest first. Does not wait.
+/// Returns the calls that run in this process, the oldest first. Does not wait.
 #[must_use]
 pub fn in_flight(lanes: &[Arc<dyn Lane>], now_ns: u64) -> Vec<InFlight> {
     oldest_first(lanes.iter().flat_map(|lane| lane.in_flight(now_ns)).collect())
 }
 
-/// Those that other processes have in hand for lanes, the oldest first. All are asked at once; this
-/// waits for them up to `within`, not on a task of the runtime.
+/// Returns the calls that other processes run, the oldest first. All processes are requested at
+/// once, and this thread waits for them up to `within`; don't call it on a task of the runtime.
 #[must_use]
 pub fn in_flight_elsewhere(lanes: &[Arc<dyn Lane>], within: Duration) -> Vec<InFlight> {
     let end = Instant::now() + within + AFTERWARDS;
     let (answer, answers) = channel();
     lanes.iter().for_each(|lane| lane.ask_in_flight(within, &answer));
-    // The channel closes when the last one has answered, or has gone with its question.
+    // The channel closes when the last process has answered or its sender is dropped.
     drop(answer);
     let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
     oldest_first(std::iter::from_fn(next).collect())
@@ -149,11 +149,11 @@ fn oldest_first(mut calls: Vec<InFlight>) -> Vec<InFlight> {
     calls
 }
 
-/// Tells the scheduler that a lane has room without a frame having ended.
+/// Wakes the scheduler when a lane has room although no frame has ended.
 #[derive(Clone)]
 pub struct LaneWaker {
     owner: Weak<dyn LaneOwner>,
-    /// The lane `shares_threads`.
+    /// Result of `Lane::shares_threads`.
     brief: bool,
 }
 
@@ -168,15 +168,15 @@ impl LaneWaker {
         self.owner.upgrade()?.tracer().cloned()
     }
 
-    /// The engine, until it is gone.
+    /// The engine, `None` once it is gone.
     pub(crate) fn owner(&self) -> Option<Arc<dyn LaneOwner>> {
         self.owner.upgrade()
     }
 
-    /// Looks for work for the lane now. Must not be called with a lock of the lane's held.
+    /// Searches for work for the lane now. Must not be called while a lock of the lane is held.
     pub fn wake(&self) {
         if let Some(scheduler) = self.owner.upgrade() {
-            scheduler.look_for_work(self.brief);
+            scheduler.find_work(self.brief);
         }
     }
 }

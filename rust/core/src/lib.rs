@@ -1,4 +1,4 @@
-//! The engine: batches, scheduling, timeouts and lanes. It knows nothing of Python, processes or
+//! The engine: batches, scheduling, timeouts and lanes. It does not depend on Python, processes or
 //! HTTP.
 //!
 //! A [`scheduler::Scheduler`] takes batches and hands their calls to [`lane::Lane`]s in

@@ -1,7 +1,7 @@
 //! A file of numbers that processes of a host share, used under a lock.
 //!
 //! - The lock is the kernel's, ends with its process, and is held for microseconds.
-//! - A file that was removed is made anew. An incomplete write is detected by its checksum.
+//! - A file that was removed is made again. An incomplete write is detected by its checksum.
 //! - Folder and file are private to this user; links are not followed.
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// Number of tries for a lock that is taken, before its user has to ask again.
+/// Number of attempts to take the lock before the caller has to try again.
 const LOCK_TRIES: u32 = 40;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     path: PathBuf,
-    /// Opened with the first use, and again when it was removed.
+    /// Opened at the first use, and again after a removal.
     file: Option<File>,
 }
 
@@ -32,13 +32,13 @@ impl LockedFile {
         &self.path
     }
 
-    /// Returns whether it was used.
+    /// Returns whether the file was used.
     pub(crate) const fn is_open(&self) -> bool {
         self.file.is_some()
     }
 
-    /// The file, for `unlock`; `None` if another process has it just now. If `check` is set, it is
-    /// made again after a removal.
+    /// Locks the file, until `unlock`; `None` if another process holds the lock. If `check` is set,
+    /// a removed file is made again.
     pub(crate) fn lock(&mut self, check: bool) -> io::Result<Option<File>> {
         let exists = |file: &File| !check || file.metadata().is_ok_and(|found| found.nlink() > 0);
         let file = match self.file.take().filter(exists) {
@@ -59,7 +59,7 @@ impl LockedFile {
     }
 }
 
-/// Takes the lock if it is free, or gets free within microseconds.
+/// Takes the lock if it is free, or becomes free within microseconds.
 fn try_lock(file: &File) -> io::Result<bool> {
     for _ in 0..LOCK_TRIES {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -83,7 +83,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// Returns the present numbers, up to `count`.
+/// Returns the numbers in the file, up to `count`.
 pub(crate) fn words(file: &File, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * 8];
     let mut filled = 0;
@@ -98,7 +98,8 @@ pub(crate) fn words(file: &File, count: usize) -> io::Result<Vec<u64>> {
     Ok(bytes[..filled].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// Tells boots of the machine apart, whose clocks begin anew; 0 where that can't be had.
+/// Returns a number for this boot of the machine, because the clocks start again at a boot; 0 if it
+/// can't be read.
 pub(crate) fn boot() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();

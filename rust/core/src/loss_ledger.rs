@@ -1,12 +1,11 @@
 //! Calls that were in flight when a resource shared with others was lost: a node, or the process
 //! that forks workers.
 //!
-//! - The loss does not tell which of the calls did it, and blames none. The first makes a call a
-//!   suspect, at the cost of an attempt that `retries` does not count. By the number of its losses
-//!   (`losses`) the lane gives it a loader or zygote for itself, and only the loss of that is its
-//!   end.
-//! - The death of a worker tells: a call has crashed when two of its workers have died.
-//! - A call on several samples is tried again in two parts, until the sample is alone.
+//! - The loss is not evidence against any one of the calls. The first loss makes a call a suspect,
+//!   at the cost of an attempt that `retries` does not count. After more losses (`losses`) the lane
+//!   gives the call a dedicated loader or zygote, and only the loss of a dedicated one ends it.
+//! - The death of a worker is evidence: a call has crashed when two of its workers have died.
+//! - A call on several samples is tried again in two parts, until one sample is alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,10 +17,10 @@ use crate::call::CallKind;
 use crate::frame::Frame;
 use crate::function::FunctionId;
 
-/// A call: its batch, its function, whether it shapes scores, and the first sample.
+/// Key of a call: its batch, its function, whether it shapes scores, and the first sample.
 type LedgerKey = (u64, FunctionId, bool, usize);
 
-/// Number of calls from which on it is searched as it grows.
+/// Number of calls above which ended ones are removed as the ledger grows.
 const TIDY_FROM: usize = 256;
 
 struct Losses<N> {
@@ -32,37 +31,38 @@ struct Losses<N> {
     lost: usize,
     /// Number of these at which it waited, by the last report.
     waited: usize,
-    /// Number of its own workers that died.
+    /// Number of workers that died while they ran it.
     deaths: usize,
 }
 
-/// Progress of a call at a place that was lost.
+/// Progress of a call in a resource that was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossProgress {
-    /// It had that to itself.
+    /// The call had the resource to itself.
     Apart,
-    /// It may have been in hand.
+    /// The call may have been running.
     Next,
-    /// It was in a frame that had begun.
+    /// The call was in a frame that had begun.
     Behind,
-    /// Its frame had not begun, by the last report.
+    /// The frame of the call had not begun, by the last report.
     Waited,
 }
 
 /// Consequence of a loss, or of a worker's death, for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Charge<N> {
-    /// It goes back as it is.
+    /// It goes back unchanged.
     GoesBack,
-    /// The attempt has failed; the first time it gets another. Its earlier places.
+    /// The attempt has failed; after the first such failure it gets another. The field has the
+    /// earlier places.
     Failed(Vec<N>),
-    /// It did it. Its earlier places.
+    /// The call caused the loss. The field has the earlier places.
     Guilty(Vec<N>),
 }
 
 /// See the module. `N` names a lost resource.
 pub struct LossLedger<N> {
-    /// Written by whoever sees a loss.
+    /// Written by the threads that detect losses.
     calls: Mutex<BTreeMap<LedgerKey, Losses<N>>>,
 }
 
@@ -72,12 +72,12 @@ impl<N> Default for LossLedger<N> {
     }
 }
 
-/// Returns whether a call is on several samples that can be tried apart.
+/// Returns whether a call covers several samples that can be tried separately.
 fn is_divisible(frame: &Frame, call: usize) -> bool {
     frame.kind() == CallKind::Gathered && frame.size(call) > 1
 }
 
-/// A call's batches and keys: one each, but for gathered samples.
+/// The batches and keys of a call: one of each, or one for each gathered sample.
 fn keys(frame: &Frame, call: usize) -> impl Iterator<Item = (&Arc<Batch>, LedgerKey)> {
     let each = if frame.kind() == CallKind::Gathered { usize::MAX } else { 1 };
     frame.samples_by_slice(call).take(each).map(|(slice, sample)| {
@@ -86,8 +86,8 @@ fn keys(frame: &Frame, call: usize) -> impl Iterator<Item = (&Arc<Batch>, Ledger
     })
 }
 
-/// Forgets the losses of batches that are done. The returned batches are to be dropped once the
-/// lock has been released: everyone else may have dropped a batch meanwhile, and it may hold Python
+/// Removes the losses of batches that are done. Drop the returned batches after the lock is
+/// released: the other holders may have dropped a batch meanwhile, and it may hold Python objects.
 /// objects.
 #[must_use]
 fn tidy<N>(calls: &mut BTreeMap<LedgerKey, Losses<N>>) -> Vec<Arc<Batch>> {
@@ -106,7 +106,7 @@ impl<N: Clone + PartialEq> Losses<N> {
         Self { batch, places: Vec::new(), lost: 0, waited: 0, deaths: 0 }
     }
 
-    /// Adds a place; those before.
+    /// Adds a place, and returns the places before it.
     fn add(&mut self, place: &N) -> Vec<N> {
         let before = self.places.clone();
         self.places.push(place.clone());
@@ -118,7 +118,7 @@ impl<N: Clone + PartialEq> LossLedger<N> {
     /// Changes the entry of a call.
     fn change<T>(&self, (batch, key): (&Arc<Batch>, LedgerKey), change: impl FnOnce(&mut Losses<N>) -> T) -> T {
         let mut calls = self.calls.lock();
-        // Workers die without any other loss.
+        // Deaths of workers add entries too, so the ledger grows without any other loss.
         let grown = calls.len() >= TIDY_FROM && calls.len().is_power_of_two() && !calls.contains_key(&key);
         let seen = if grown { tidy(&mut calls) } else { Vec::new() };
         let changed = change(calls.entry(key).or_insert_with(|| Losses::new(Arc::downgrade(batch))));
@@ -127,10 +127,10 @@ impl<N: Clone + PartialEq> LossLedger<N> {
         changed
     }
 
-    /// A call was where something was lost.
-    pub fn lost(&self, frame: &Frame, call: usize, place: &N, standing: LossProgress) -> Charge<N> {
+    /// Records that a call was in a resource that was lost.
+    pub fn lost(&self, frame: &Frame, call: usize, place: &N, progress: LossProgress) -> Charge<N> {
         if is_divisible(frame, call) {
-            if standing == LossProgress::Waited {
+            if progress == LossProgress::Waited {
                 return Charge::GoesBack;
             }
             for sample in keys(frame, call) {
@@ -143,13 +143,13 @@ impl<N: Clone + PartialEq> LossLedger<N> {
         }
         let Some(one) = keys(frame, call).next() else { return Charge::GoesBack };
         self.change(one, |losses| {
-            losses.waited += usize::from(standing == LossProgress::Waited);
-            if standing == LossProgress::Waited && losses.waited == 1 {
+            losses.waited += usize::from(progress == LossProgress::Waited);
+            if progress == LossProgress::Waited && losses.waited == 1 {
                 return Charge::GoesBack;
             }
             let before = losses.add(place);
             losses.lost += 1;
-            match standing {
+            match progress {
                 LossProgress::Apart => Charge::Guilty(before),
                 _ if frame.is_suspect() => Charge::GoesBack,
                 LossProgress::Next => Charge::Failed(before),
@@ -159,7 +159,7 @@ impl<N: Clone + PartialEq> LossLedger<N> {
         })
     }
 
-    /// The worker of a call died.
+    /// Records that the worker of a call died.
     pub fn died(&self, frame: &Frame, call: usize, place: &N) -> Charge<N> {
         if is_divisible(frame, call) {
             return Charge::Failed(Vec::new());
@@ -173,13 +173,13 @@ impl<N: Clone + PartialEq> LossLedger<N> {
         })
     }
 
-    /// Returns the number of losses under the first call of a frame, if that is a suspect.
+    /// Returns the number of losses of the first call of a frame, if that call is a suspect.
     pub fn losses(&self, frame: &Frame) -> usize {
         let Some((_, key)) = keys(frame, 0).next().filter(|_| frame.is_suspect()) else { return 0 };
         self.calls.lock().get(&key).map_or(0, |losses| losses.lost)
     }
 
-    /// Returns whether a call was here when something went wrong.
+    /// Returns whether a call was in this resource when something was lost.
     pub fn was_at(&self, frame: &Frame, place: &N) -> bool {
         let calls = self.calls.lock();
         !calls.is_empty()
@@ -189,7 +189,7 @@ impl<N: Clone + PartialEq> LossLedger<N> {
                 .any(|losses| losses.places.contains(place))
     }
 
-    /// Forgets the losses of batches that are done.
+    /// Removes the losses of batches that are done.
     pub fn tidy(&self) {
         let seen = tidy(&mut self.calls.lock());
         drop(seen);

@@ -1,8 +1,8 @@
 //! Member calls: calls of hidden functions that another function's call requests (`compose`).
 //!
 //! Each call of a composite function may request one call in each of its slots. The calls of one
-//! slot are a separate batch, whose owner is a `CallOwner`, so that lanes, retries, limits and
-//! gathering treat them as all others.
+//! slot are a separate batch with a `CallOwner`, so lanes, retries, limits and gathering treat
+//! member calls like other calls.
 
 use crate::function::FunctionId;
 use crate::outcome::{Note, Outcome};

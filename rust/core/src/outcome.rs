@@ -1,4 +1,5 @@
-//! Outcome of one cell: its status, value and times; and what a lane reports of one attempt.
+//! Outcome of one cell: its status, value and times; and the result of one attempt as a lane
+//! reports it.
 
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl Status {
     }
 }
 
-/// When user code ran; both zero when it never started.
+/// Times of the user's code; both zero if it never started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     /// The clock when user code started.
@@ -74,13 +75,13 @@ pub struct Times {
 /// Value of a function for one cell, as a lane reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Cell {
-    /// A number; whether it is one that a float32 holds is checked once, in the core.
+    /// A number. The core checks once whether a float32 can hold it.
     Value(f64),
     /// `None`.
     Abstained,
-    /// A value that is not a reward; the reason says what.
+    /// A value that is not a reward, with the reason.
     Invalid(String),
-    /// Result of another engine for the sample: a status without a number, and why.
+    /// Another engine's outcome for the sample: a status without a number, and the reason.
     Reported(Box<(Status, String)>),
 }
 
@@ -106,12 +107,12 @@ impl Outcome {
 pub enum FailureKind {
     Timeout,
     Error,
-    /// The worker died with this call in hand.
+    /// The worker died while it ran this call.
     Crashed,
 }
 
 impl FailureKind {
-    /// The status of a cell that ends so.
+    /// The status of a cell whose last attempt failed like this.
     #[must_use]
     pub const fn status(self) -> Status {
         match self {
@@ -122,10 +123,10 @@ impl FailureKind {
     }
 }
 
-/// Answer of the other side of a call, if there is one: a server, mostly.
+/// Answer of the other side of a call, usually a server, if there is an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// A status as in HTTP; 429 means "too many requests", in whichever form it came.
+    /// A status as in HTTP; 429 means "too many requests", in whatever form it was sent.
     Status(u16),
     /// No connection could be made.
     Unreachable,
@@ -134,8 +135,8 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Reads the number that crosses from Python and from workers: a status, 0 for no connection, 1
-    /// for one that broke.
+    /// Reads the number that Python and workers send: a status, 0 for no connection, 1 for a
+    /// connection that broke.
     #[must_use]
     pub const fn from_u16(number: u16) -> Self {
         match number {
@@ -145,25 +146,25 @@ impl Answer {
         }
     }
 
-    /// Asks to come back later, rather than that something failed.
+    /// Returns whether it is a request to come back later rather than a failure.
     #[must_use]
     pub const fn is_later(self) -> bool {
         matches!(self, Self::Status(429))
     }
 
-    /// Says that the same request will never do.
+    /// Returns whether the same request will always be refused.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Status(400 | 401 | 403 | 404 | 422))
     }
 }
 
-/// The stack of a function's code, as text that the core passes on and never reads.
+/// The stack of a function's code, as text that the core passes on unread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Traceback {
     /// Text of an exception, or of the event that ended the call.
     Raised(String),
-    /// Location in the code that the call had when its time was up.
+    /// Position in the code at which the call ran out of time.
     LastSeen(String),
 }
 
@@ -179,15 +180,15 @@ impl Traceback {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
-    /// One line for `dump()`: what happened, without the function and the sample, which the result
+    /// One line for `dump()`: the event, without the function and the sample, which the result
     /// adds.
     pub reason: String,
     pub traceback: Option<Traceback>,
-    /// False where another attempt cannot help, such as for a value of the wrong type.
+    /// False if another attempt cannot help, for example after a value of the wrong type.
     pub retryable: bool,
-    /// Time that the other side asked to wait before the next attempt.
+    /// The `Retry-After` of the other side.
     pub retry_after: Option<Duration>,
-    /// Answer of the other side, if the lane has it.
+    /// Answer of the other side, if the lane has one.
     pub answer: Option<Answer>,
 }
 
@@ -206,7 +207,7 @@ impl Failure {
     }
 }
 
-/// The words that go with a failed cell.
+/// Reason and traceback of a failed cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     pub reason: String,

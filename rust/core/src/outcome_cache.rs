@@ -2,7 +2,7 @@
 //!
 //! - A failure is never kept, and an outcome is found only under the key of the same call of the
 //!   same version of its function.
-//! - A store that has trouble finds nothing and keeps nothing: calls are then made as without one.
+//! - A store that fails finds nothing and keeps nothing: calls are then made as without a store.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ pub type OutcomeKey = [u8; 32];
 /// Kept result of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptOutcome {
-    /// `None`: it abstained.
+    /// The score; `None` if the call abstained.
     pub value: Option<f64>,
     /// Its record, as JSON.
     pub record: Option<Vec<u8>>,
-    /// The named values that it reported.
+    /// The named values that the call reported.
     pub extra: Vec<NamedExtra>,
 }
 
 /// A store of outcomes. Never panics.
 pub trait OutcomeCache: Send + Sync {
-    /// Returns the kept outcomes of these calls, one each. May wait for a disk.
+    /// Returns the kept outcome of each of these calls. May wait for a disk.
     fn find(&self, keys: &[OutcomeKey]) -> Vec<Option<Arc<KeptOutcome>>>;
 
-    /// Keeps an outcome if there is room. Found from now on by this process; never waits.
+    /// Keeps an outcome if there is room; this process finds it from now on. Never waits.
     fn keep(&self, key: OutcomeKey, outcome: Arc<KeptOutcome>);
 }
 
@@ -36,7 +36,7 @@ pub trait OutcomeCache: Send + Sync {
 #[derive(Clone)]
 pub struct CachePolicy {
     pub store: Arc<dyn OutcomeCache>,
-    /// A hash of all that decides the function's outcomes, its values aside.
+    /// A hash of everything that determines the function's outcomes, except its values.
     pub version: [u8; 32],
 }
 

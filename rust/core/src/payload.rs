@@ -1,8 +1,8 @@
-//! Values for the calls of a batch. The core passes it to the lanes and never looks inside.
+//! Values for the calls of a batch. The core passes them to the lanes and never reads them.
 //!
-//! payload-1  The last holder of a payload, a late frame on a lane's thread say, does not drop it:
-//! that may run user code. It goes to `PayloadRelease`, whose listener takes it to a thread where
-//! it may run.
+//! payload-1  The last holder of a payload, such as a late frame on a lane's thread, does not drop
+//! it, because a drop may run user code. It goes to `PayloadRelease`, whose listener moves it to a
+//! thread that may run user code.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -12,17 +12,18 @@ use crate::function::FunctionId;
 use crate::sent_constants::SentConstants;
 use crate::text::RawText;
 
-/// The arguments of a batch's calls, captured when it was submitted or, if it streamed, added to.
+/// The arguments of a batch's calls, captured when the batch was submitted or, if it is streamed,
+/// added to.
 pub trait Payload: Send + Sync + 'static {
     /// The keyword names of the values of a function's calls (of its `finish_group`, if `finish`);
-    /// `None` means by position.
+    /// `None` for values by position.
     fn names(&self, _function: FunctionId, _finish: bool) -> Option<&[String]> {
         None
     }
 
-    /// The values of these samples in the wire form of lanes that run calls in other processes;
-    /// nothing if the frames for workers hold the values that they encode. Takes no lock that
-    /// Python code can hold.
+    /// Writes the values of these samples in the wire form of lanes that run calls in other
+    /// processes. The default writes nothing, for payloads whose frames hold the encoded values.
+    /// Takes no lock that Python code can hold.
     fn encode(
         &self,
         _function: FunctionId,
@@ -42,45 +43,45 @@ pub trait Payload: Send + Sync + 'static {
     }
 
     /// The text of a sample in one column of a function's calls, for lanes that put texts into
-    /// requests; `None` if there is none. In such calls a column's name tells the kind of its
-    /// texts.
+    /// requests; `None` without a text. The column's name is then the kind of its texts.
     fn text(&self, _function: FunctionId, _column: usize, _sample: u32) -> Option<RawText<'_>> {
         None
     }
 
-    /// Tokens that a call on this sample takes, where its function counts them before it is made:
-    /// for limits.
+    /// Number of tokens in a call on this sample, for limits; `None` if the function does not count
+    /// tokens.
     fn tokens(&self, _function: FunctionId, _sample: u32) -> Option<f64> {
         None
     }
 
-    /// Holds the values for calls on these samples for as long as a frame of them lives: for a
-    /// payload that drops samples whose cells have their outcomes. `None`: the payload itself.
+    /// Keeps the values for calls on these samples for as long as a frame of them lives, if the
+    /// payload drops samples whose cells have outcomes. `None` means that the payload itself is
+    /// kept.
     fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Box<dyn Payload>> {
         None
     }
 
-    /// Writes what tells a function's call on this sample from its others: calls with the same
-    /// bytes have the same values. False if that is unknown.
+    /// Writes bytes that identify a function's call on this sample: calls with the same bytes have
+    /// the same values. False if the values have no identity.
     fn identity(&self, _function: FunctionId, _sample: u32, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// Returns whether samples may be in one call of a function with those of other payloads that
-    /// return true and have the same names for it: every value of such a call is that of one
-    /// sample, none that of the batch.
+    /// Returns whether a call of a function may mix samples of this payload with samples of other
+    /// payloads that return true and have the same names. Every value of such a call belongs to one
+    /// sample, none to the batch.
     fn mixes(&self, _function: FunctionId) -> bool {
         false
     }
 
-    /// For lanes of the same crate as the payload, which take the values unchanged.
+    /// Returns the payload itself, for lanes of the same crate, which take the values unchanged.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Takes payloads that nobody holds any more.
+/// Receives payloads that have no holder any more.
 #[derive(Default)]
 pub(crate) struct PayloadRelease {
-    /// Written once, before the first batch; without one they are dropped where they are.
+    /// Written once, before the first batch; without a listener payloads are dropped on the spot.
     listener: OnceLock<ReleaseListener>,
 }
 
@@ -93,7 +94,7 @@ impl PayloadRelease {
 }
 
 struct ReleaseOnDrop {
-    /// Taken when it is dropped.
+    /// Taken by `drop`.
     payload: Option<Box<dyn Payload>>,
     release: Arc<PayloadRelease>,
 }
@@ -106,7 +107,7 @@ impl Drop for ReleaseOnDrop {
     }
 }
 
-/// A payload in the hands of several, its batch and frames (payload-1).
+/// A payload shared by its batch and frames (payload-1).
 #[derive(Clone)]
 pub struct SharedPayload(Arc<ReleaseOnDrop>);
 
@@ -121,7 +122,7 @@ impl SharedPayload {
         Arc::strong_count(&self.0)
     }
 
-    /// Holds the values for calls on these samples for as long as a frame of them lives.
+    /// Keeps the values for calls on these samples for as long as a frame of them lives.
     pub(crate) fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Self {
         match self.deref().hold(function, finish, samples) {
             Some(part) => Self::new(part, &self.0.release),
@@ -138,7 +139,7 @@ impl Deref for SharedPayload {
     }
 }
 
-/// Replaces a payload that is being dropped, or that is another batch's: nobody sees it.
+/// Stands for a payload that is being dropped, or that belongs to another batch; it is never read.
 pub(crate) struct Gone;
 
 impl Payload for Gone {

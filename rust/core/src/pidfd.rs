@@ -1,4 +1,4 @@
-//! A descriptor of a process, by which its end is seen and it is signalled.
+//! A descriptor of a process, for waiting for its end and for signals.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,20 +9,20 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use tokio::net::UnixStream;
 
-/// A process that can be waited for and signalled without its number being mistaken.
+/// A process that can be waited for and signalled without the risk that its pid is reused.
 pub struct Pidfd {
-    /// A pidfd in the clothes of a socket, of which only the readiness is used: tokio can wait for
-    /// a plain descriptor by unsafe code only.
+    /// The pidfd, typed as a socket although only its readiness is used: tokio can wait for a plain
+    /// descriptor only with unsafe code.
     stream: UnixStream,
 }
 
 impl Pidfd {
-    /// Opens it, within a runtime; an error if the process has ended.
+    /// Opens a pidfd, within a runtime; an error if the process has ended.
     pub fn open(pid: Pid) -> io::Result<Self> {
         Self::of(open_pidfd(pid)?)
     }
 
-    /// Makes it of a pidfd, within a runtime.
+    /// Wraps a pidfd, within a runtime.
     pub fn of(handle: OwnedFd) -> io::Result<Self> {
         // Not PIDFD_NONBLOCK, which needs Linux 5.10.
         rustix::io::ioctl_fionbio(&handle, true)?;
@@ -35,7 +35,7 @@ impl Pidfd {
         let _ = self.stream.readable().await;
     }
 
-    /// Returns whether the process has ended, by the kernel's word of this moment.
+    /// Returns whether the process has ended, according to the kernel at this moment.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -47,15 +47,15 @@ impl Pidfd {
         Ok(rustix::process::pidfd_send_signal(self.stream.as_fd(), signal)?)
     }
 
-    /// Waits for its end, and takes it off the table of processes if it is a child of this one.
+    /// Waits for the end of the process, and reaps a child of this process.
     pub async fn reap(&self) {
         self.ended().await;
-        // Not a child: there is nothing to do.
+        // An error means that it is not a child, which is fine.
         let _ = rustix::process::waitid(WaitId::PidFd(self.stream.as_fd()), WaitIdOptions::EXITED);
     }
 }
 
-/// A descriptor of a process, by whose readiness its end is seen.
+/// Opens a descriptor that is readable when the process has ended.
 pub fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| match errno {
         Errno::NOSYS | Errno::PERM => io::Error::new(

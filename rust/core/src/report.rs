@@ -1,9 +1,9 @@
-//! Report of a call beside its cells: what it used, and named values of its samples.
+//! Report of a call beside its cells: its usage, and named values of its samples.
 //!
 //! - Usage is counted as it is reported, whatever becomes of the call: failed attempts, hedges that
 //!   lost and answers without a score cost as much as others.
 //! - Extra values belong to the samples of an attempt that counts; a later attempt's replace them.
-//! - The core adds up and passes on; it reads nothing of it.
+//! - The core adds up and passes on; it does not interpret the values.
 
 use std::borrow::Cow;
 use std::ops::AddAssign;
@@ -14,7 +14,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Usage {
     pub requests: u64,
-    /// Number of those without an answer, or without usage in it: what they used is not known.
+    /// Number of requests with unknown usage, because no answer or no usage came.
     pub unknown: u64,
     /// All tokens of prompts, the cached ones too.
     pub prompt_tokens: u64,
@@ -27,8 +27,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The part from `start` to `end` of `all` equal ones: parts that follow each other add up to
-    /// the whole.
+    /// Returns the part from `start` to `end` of `all` equal parts. Consecutive parts add up to the
+    /// whole.
     #[must_use]
     pub(crate) fn between(self, start: u64, end: u64, all: u64) -> Self {
         let part = |count: u64| {
@@ -60,7 +60,7 @@ impl AddAssign for Usage {
             (&mut self.completion_tokens, other.completion_tokens),
             (&mut self.reasoning_tokens, other.reasoning_tokens),
         ] {
-            *mine = mine.saturating_add(more); // servers may say anything
+            *mine = mine.saturating_add(more); // servers may report anything
         }
         self.cost += other.cost;
     }
@@ -112,10 +112,10 @@ pub type NamedExtra = (Cow<'static, str>, Extra);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub usage: Usage,
-    /// Each with its sample, as the call counts them, from 0.
+    /// The values, each with the index of its sample in the call.
     pub extra: Vec<(usize, NamedExtra)>,
-    /// Something that the call asked has failed, though it has an outcome: that is not kept for
-    /// later calls.
+    /// True if a part of the call has failed although the call has an outcome, which is then not
+    /// kept for later calls.
     pub incomplete: bool,
 }
 
@@ -125,12 +125,12 @@ impl Report {
         self.extra.is_empty() && self.usage == Usage::default() && !self.incomplete
     }
 
-    /// Adds a value of a sample of the call, 0 being its first; the last one of a name counts.
+    /// Adds a value of a sample, by its index in the call; the last value of a name counts.
     pub fn add(&mut self, sample: usize, name: impl Into<Cow<'static, str>>, value: impl Into<Extra>) {
         self.extra.push((sample, (name.into(), value.into())));
     }
 
-    /// Adds what another attempt or part of the call reports.
+    /// Adds the report of another attempt or part of the call.
     pub fn merge(&mut self, other: Self) {
         self.usage += other.usage;
         self.extra.extend(other.extra);

@@ -1,8 +1,8 @@
-//! Values that are the same for all samples go to a reader once, not with every frame.
+//! Values that are the same for all samples are sent to a reader once, not with every frame.
 
 use std::collections::VecDeque;
 
-/// The constants that a reader has of earlier frames: those written last, as many as it keeps.
+/// The constants that a reader has from earlier frames: the most recent ones, up to its capacity.
 #[derive(Debug)]
 pub struct SentConstants {
     /// Oldest first.
@@ -12,24 +12,25 @@ pub struct SentConstants {
 }
 
 impl SentConstants {
-    /// For a reader that keeps `most` of them; `python/guerdon/_worker/columns.py` does.
+    /// Makes the record of a reader that keeps `most` constants, as
+    /// `python/guerdon/_worker/columns.py` does.
     #[must_use]
     pub const fn kept(most: usize) -> Self {
         Self { recent: VecDeque::new(), most }
     }
 
-    /// For a reader that keeps none.
+    /// Makes the record of a reader that keeps no constants.
     #[must_use]
     pub const fn none() -> Self {
         Self::kept(0)
     }
 
-    /// Takes the reader to have none: what was written last is not sent.
+    /// Empties the record, because the last constants written were not sent.
     pub(crate) fn forget(&mut self) {
         self.recent.clear();
     }
 
-    /// Returns whether the reader has a constant; from now on it does.
+    /// Returns whether the reader has a constant, and records that it has it from now on.
     pub(crate) fn note(&mut self, number: u64) -> bool {
         let at = self.recent.iter().position(|known| *known == number);
         at.and_then(|at| self.recent.remove(at));

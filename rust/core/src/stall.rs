@@ -1,40 +1,40 @@
 //! Stalls: calls are with the lanes, and none has ended for long.
 //!
-//! - Only time in which the detector was looked at counts: while the process is stopped (a signal,
-//!   a debugger, a frozen container) nothing is a stall.
-//! - A stall is reported at `after`, and again each time that it has become twice as long; one that
-//!   ends is forgotten.
-//! - If nothing is in flight, or only calls that wait on purpose, no time passes.
+//! - Only time in which the detector was called counts: while the process is stopped (a signal, a
+//!   debugger, a frozen container) no stall grows.
+//! - A stall is reported at `after`, and again each time that its duration has doubled. A stall
+//!   that ends is forgotten.
+//! - If no call is in flight, or all calls wait on purpose, no time passes.
 
 use std::time::Duration;
 
 use crate::clock::nanos;
 
-/// Number of checks by the detector within `after`.
+/// Number of checks within `after`.
 const LOOKS: u32 = 16;
-/// The pause between two looks, whatever `after` is.
+/// The shortest pause between two checks.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Activity of an engine at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// True if lanes have calls that run: those that wait for a limit or an open circuit breaker
-    /// don't.
+    /// True if lanes have calls that run. Calls that wait for a limit or an open circuit breaker
+    /// don't count.
     pub running: bool,
-    /// Different whenever a call or an attempt has ended meanwhile.
+    /// Numbers that change whenever a call or an attempt ends.
     pub ended: (u64, u64),
 }
 
-/// Tells stalls from slow days.
+/// Detects stalls.
 #[derive(Debug)]
 pub struct StallDetector {
     after_ns: u64,
     tick_ns: u64,
-    /// The last look: the time, and the number of ended calls.
+    /// The last check: its time, and the numbers of ended calls.
     last: Option<(u64, (u64, u64))>,
     stalled_ns: u64,
-    /// The stall is reported when it is so long.
+    /// The duration at which the stall is reported next.
     next_ns: u64,
 }
 
@@ -45,13 +45,13 @@ impl StallDetector {
         Self { after_ns: nanos(after), tick_ns, last: None, stalled_ns: 0, next_ns: nanos(after) }
     }
 
-    /// The pause between two looks.
+    /// Returns the pause between two checks.
     #[must_use]
     pub const fn tick(&self) -> Duration {
         Duration::from_nanos(self.tick_ns)
     }
 
-    /// Takes a look in; how long the stall has lasted, where it is to be reported now.
+    /// Makes a check; returns the duration of the stall if it is to be reported now.
     pub fn look(&mut self, now_ns: u64, seen: Activity) -> Option<Duration> {
         let last = self.last.replace((now_ns, seen.ended));
         let Some((last_ns, _)) = last.filter(|(_, ended)| *ended == seen.ended) else {
@@ -61,7 +61,7 @@ impl StallDetector {
         if !seen.running {
             return None;
         }
-        // Time far beyond the pause was spent stopped.
+        // Time far beyond the pause was spent with the process stopped.
         self.stalled_ns += now_ns.saturating_sub(last_ns).min(2 * self.tick_ns);
         if self.stalled_ns < self.next_ns {
             return None;

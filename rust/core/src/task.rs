@@ -1,16 +1,17 @@
-//! Tasks of the runtime that all calls depend on: one that panics is started again, so that no
-//! caller waits for ever for its work.
+//! Tasks of the runtime that all calls depend on. A task that panics is started again, so that no
+//! caller waits for its work for ever.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-/// The pause before a task is started again: one that panics at once shall not keep a core busy.
+/// The pause before a task is started again, so that a task that panics at once does not use up a
+/// core.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs what `make` makes on the runtime until it returns; again after each panic, which the
-/// panic's own message reports.
+/// Runs the future of `make` on the runtime until it returns, and another one after each panic. The
+/// panic's own message reports it.
 pub fn spawn_restarted<F>(runtime: &Handle, make: impl Fn() -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -19,7 +20,7 @@ where
     runtime.spawn(async move {
         loop {
             match handle.spawn(make()).await {
-                // Cancelled: the runtime ends.
+                // The task was cancelled because the runtime ends.
                 Err(ended) if ended.is_panic() => tokio::time::sleep(PAUSE).await,
                 _ => return,
             }

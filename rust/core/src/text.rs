@@ -8,8 +8,8 @@ pub enum TextKind {
     Ascii = 0,
     /// One byte each.
     Latin1 = 1,
-    /// Two bytes each, no surrogates (a text of two-byte characters that has any is widened to
-    /// `Utf32`).
+    /// Two bytes each, without surrogates (a text of two-byte characters with surrogates is widened
+    /// to `Utf32`).
     Utf16 = 2,
     /// Four bytes each; surrogates are characters like any other.
     Utf32 = 4,
@@ -23,7 +23,7 @@ pub struct RawText<'a> {
 }
 
 impl RawText<'_> {
-    /// The text; lone surrogates, which no such text can hold, become U+FFFD.
+    /// Returns the text; lone surrogates, which a Rust string cannot hold, become U+FFFD.
     #[must_use]
     pub fn to_text(&self) -> String {
         let wide = |character: u32| char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER);

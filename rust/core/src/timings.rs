@@ -1,5 +1,5 @@
-//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls. Each
-//! gathered sample waited by itself: queue times are theirs, run times those of the calls.
+//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls.
+//! Gathered samples waited separately, so queue times are by sample and run times by call.
 
 use crate::batch::Batch;
 use crate::function::FunctionId;
@@ -49,12 +49,12 @@ impl Timings {
     }
 }
 
-/// Their sum; as much as fits where a worker stated nonsense.
+/// Returns the sum of times; it saturates, because a worker may report any number.
 fn total(times: &[u64]) -> u64 {
     times.iter().fold(0, |sum, time| sum.saturating_add(*time))
 }
 
-/// The smallest value that at least `percent` of all are not above (nearest rank).
+/// Returns the smallest value that is at least as large as `percent` % of all (nearest rank).
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)

@@ -1,15 +1,15 @@
-//! Events of an engine, which a timeline draws. Calls are reported when they end, with their start:
-//! a span is never half there.
+//! Events of an engine, which a timeline draws. Calls are reported at their end, together with
+//! their start, so a span is always complete.
 
 use std::sync::Arc;
 
 use crate::function::FunctionId;
 use crate::outcome::Status;
 
-/// Place of a running call.
+/// Location of a running call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Executor {
-    /// The lane does not tell, or the call is several requests.
+    /// The lane does not report a location, or the call is several requests.
     #[default]
     Elsewhere,
     /// A slot for a worker process.
@@ -18,7 +18,7 @@ pub enum Executor {
     Thread(u64),
     /// An event loop.
     Loop(usize),
-    /// A server, as its URL has it.
+    /// A server, as its URL names it.
     Endpoint(Arc<str>),
 }
 
@@ -41,13 +41,13 @@ pub struct CallSpan {
     /// It is a `finish_group` call.
     pub finish: bool,
     pub status: Status,
-    /// The other side had too many requests: the attempt failed, the call did not.
+    /// True if the other side had too many requests: the attempt failed, but the call did not.
     pub deferred: bool,
-    /// When the call could have begun.
+    /// The time when the call became possible.
     pub ready_ns: u64,
     pub started_ns: u64,
     pub run_ns: u64,
-    /// Why it failed: the beginning of the first line.
+    /// Reason of its failure: the beginning of the first line.
     pub reason: Option<Box<str>>,
 }
 
@@ -70,14 +70,14 @@ impl CallSpan {
     }
 }
 
-/// Calls of one frame, which ran one after the other, or too shortly for separate reports.
+/// Calls of one frame that ran one after the other, or too shortly for separate reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameSpan {
     pub frame: u64,
     pub batch: u64,
     /// The first sample of the first call.
     pub first: usize,
-    /// Calls that ran, and that were given back.
+    /// Number of calls that ran, and number of calls that were given back.
     pub ran: usize,
     pub given_back: usize,
     pub ready_ns: u64,
@@ -86,28 +86,28 @@ pub struct FrameSpan {
     pub ended_ns: u64,
     /// When the last of its calls started.
     pub last_start_ns: u64,
-    /// Its calls that are reported one by one.
+    /// Calls of the frame that are reported one by one.
     pub calls: Vec<CallSpan>,
 }
 
-/// Something that happened at one moment.
+/// An event at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Moment {
     /// A worker is ready for calls.
     WorkerReady,
     /// The engine killed a worker.
     WorkerKilled,
-    /// A worker ended by itself.
+    /// A worker ended without being killed by the engine.
     WorkerDied,
-    /// A worker took the executor of another.
+    /// A worker replaced another in its slot.
     WorkerRestarted,
     /// A circuit breaker opened.
     BreakerOpened,
     /// Requests time out, and none is answered.
     EndpointHangs,
-    /// A server asks to wait for longer than is waited.
+    /// A server's `Retry-After` is longer than the limiter waits.
     LongRetryAfter,
-    /// A thread hangs, and another took its executor.
+    /// A thread hangs, and another took its place.
     ThreadAbandoned,
 }
 
@@ -161,7 +161,7 @@ pub enum TraceEvent {
         function: FunctionId,
         span: Box<FrameSpan>,
     },
-    /// A call has ended that ran beside others.
+    /// A call that ran beside others has ended.
     Call {
         executor: Executor,
         function: FunctionId,

@@ -1,5 +1,5 @@
-//! A file descriptor that is readable from `notify` until `drain`: it can be polled beside signals,
-//! and by any event loop. Nothing here blocks.
+//! A file descriptor that is readable from `notify` until `drain`: it can be polled together with
+//! signals, and by any event loop. No function here blocks.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,7 +42,8 @@ impl Wake {
     }
 }
 
-/// Returns the message for a missing descriptor: what failed, and what to do if there are too many.
+/// Returns the message for a missing descriptor: which one failed, and the remedy if too many are
+/// open.
 #[must_use]
 pub fn no_descriptor(what: &str, error: &io::Error) -> String {
     let too_many = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
@@ -57,11 +58,11 @@ pub fn no_descriptor(what: &str, error: &io::Error) -> String {
 impl Wake {
     /// Makes the descriptor readable.
     pub fn notify(&self) {
-        // It can only fail when the descriptor is full of wake-ups, and then it is readable.
+        // The write fails only if the descriptor is full of wake-ups, and then it is readable.
         let _ = rustix::io::write(self.ends().1, &1_u64.to_ne_bytes());
     }
 
-    /// Takes all wake-ups so far.
+    /// Resets the descriptor to unreadable.
     pub fn drain(&self) {
         let mut bytes = [0; 512];
         while rustix::io::read(self.ends().0, &mut bytes).is_ok_and(|n| n == bytes.len()) {}

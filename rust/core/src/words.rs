@@ -1,12 +1,12 @@
-//! Values as the numbers of a file that processes share.
+//! Values as numbers of 8 bytes in a file that processes share.
 
-/// A value that is a fixed number of words, each of 8 bytes.
+/// A value that is a fixed number of words of 8 bytes each.
 pub(crate) trait Words: Sized {
     const COUNT: usize = size_of::<Self>() / 8;
 
     fn put(&self, words: &mut Vec<u64>);
 
-    /// Takes what `put` adds.
+    /// Reads the words that `put` writes.
     fn take(words: &mut impl Iterator<Item = u64>) -> Self;
 }
 
@@ -30,7 +30,7 @@ impl Words for f64 {
     }
 }
 
-/// Makes the words of a struct out of those of its fields. Another order or number of them is
+/// Defines the words of a struct from the words of its fields. Another order or number of fields is
 /// another version of the files that have them.
 macro_rules! words_of {
     ($name:ty: $($field:ident),+) => {

@@ -1,6 +1,4 @@
-//! The system calls that a fenced process is refused, by family: data, and no decisions.
-//!
-//! A list of denied calls, since the calls of a Python module with C code can't be listed. Calls
+//! The denied system calls of a fenced process, by family: data without decisions.
 //! that are newer than this list are refused in `signal_filter`, by their number.
 
 use libc::c_long;
@@ -100,7 +98,7 @@ const KERNEL: &[c_long] = &[
     libc::SYS_syncfs,
 ];
 
-/// Memory that outlives the process, that others see, or that no limit counts.
+/// Memory that outlives the process, is shared with others, or is not limited.
 const SHARED_MEMORY: &[c_long] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -138,7 +136,7 @@ const IDENTITY: &[c_long] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
     libc::SYS_sched_setattr,
-    // A child has one core, so that its threads take no time of its siblings.
+    // A child has one core, so that many threads take no time from its siblings.
     libc::SYS_sched_setaffinity,
     libc::SYS_ioprio_set,
 ];
@@ -211,7 +209,7 @@ pub(crate) const FORKS: &[c_long] = &[];
 pub(crate) const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
 /// Calls with flags among their arguments, and which of them these are: data out of band, which no
-/// honest program sends.
+/// program under test needs.
 pub(crate) const MESSAGES: &[(c_long, u8)] = &[
     (libc::SYS_sendto, 3),
     (libc::SYS_sendmsg, 2),
@@ -233,8 +231,8 @@ pub(crate) const SOCKET_PROGRAMS: &[u32] = &[
 /// `getsockopt`: a descriptor of the process at the other end.
 pub(crate) const PEER_DESCRIPTOR: u32 = 77; // SO_PEERPIDFD
 
-/// `prctl`: adding filters, outliving the process that forked it, being traced by another, moving
-/// its memory map, adopting processes, keeping others from the core that it runs on.
+/// `prctl`: adding filters, outliving the forking process, being traced by another process, moving
+/// the memory map, adopting processes, keeping others from a core.
 pub(crate) const PRCTL_OPTIONS: &[u32] = &[
     libc::PR_SET_SECCOMP as u32,
     libc::PR_SET_PDEATHSIG as u32,

@@ -1,4 +1,4 @@
-//! `FenceError`: what the system, or one of the crates that speak to it, answered.
+//! `FenceError`: an error of the system, or of a crate for its fences.
 
 use std::io;
 

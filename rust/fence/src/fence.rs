@@ -1,7 +1,7 @@
 //! `Fence`: prepared once by the process that forks, entered by each of its children.
 //!
-//! The order in `enter` is what each step still needs: files and limits before capabilities go,
-//! the system calls last.
+//! The order of steps in `enter` follows from what each still needs: files and limits are set
+//! before capabilities are dropped, and system calls are denied last.
 
 use std::fs;
 use std::io;
@@ -24,11 +24,12 @@ use crate::rules::Rules;
 use crate::seccomp::{self, AllowedCalls};
 use crate::{identity, limits, private_root, signal_filter};
 
-/// Closes all descriptors but these, which are sorted; the caller's, since it takes `unsafe`.
+/// Closes all descriptors except these, which are sorted. The caller provides it, because it needs
+/// `unsafe`.
 pub type CloseOthers = fn(&[RawFd]) -> io::Result<()>;
 
-/// Tasks of the same user that count beside a child's own: the forking process, and the one that
-/// waits for it.
+/// Tasks of the same user that count in addition to a child's: those of the forking process, and of
+/// the process that waits for it.
 const FAMILY: u64 = 4;
 
 /// See the module.
@@ -39,45 +40,46 @@ pub struct Fence {
     programs: Option<Programs>,
     names: Option<ProcessNames>,
     folder: Option<OwnFolder>,
-    /// `None` where children keep the user of this process.
+    /// `None` if children keep the user of this process.
     user: Option<u32>,
-    /// Whose threads those of a child count as, where it keeps its user and that is root.
+    /// The user whose threads include those of a child, if a child keeps its user and that is root.
     counted_as: Option<u32>,
-    /// That children may take as their user.
+    /// The user that children may take.
     free_user: FreeUser,
-    /// The machine's `/proc`, until `finish`: a private root has none.
+    /// The machine's `/proc`, until `finish`: a private root has no `/proc`.
     proc: Option<OwnedFd>,
     /// The size of a page, in bytes.
     page: u64,
     memory: Option<limits::Memory>,
-    /// The kernel counts tasks of others as those of children.
+    /// True if the kernel counts tasks of other processes as tasks of children.
     shares_tasks: bool,
-    /// The number of these to leave room for.
+    /// Number of tasks of other processes to leave room for.
     others: u64,
-    /// This process, to see in a child that it has not ended.
+    /// This process; a child can see through it whether this process has ended.
     parent: Option<OwnedFd>,
     unshare: Unshare,
     make_fixed: MakeFixed,
     in_user_namespace: bool,
-    /// No file outside the own folder can be changed, its owner and mode neither.
+    /// True if no file outside the own folder can be changed, including its owner and mode.
     fixed_files: bool,
 }
 
-/// The filters of children.
+/// The seccomp programs of children.
 struct Programs {
-    /// Filter of one that may start processes, as far as its kind may.
+    /// Program of a child that may start processes, if its kind may.
     own: BpfProgram,
     alone: BpfProgram,
 }
 
 impl Fence {
-    /// Compiles and opens what children need, and enters name spaces where that is allowed. Must be
+    /// Compiles and opens what children need, and enters name spaces if that is allowed. Must be
     /// called on the only thread of a process that does nothing but fork.
     ///
-    /// If `needs_fork` is true afterwards, the process forks, and its child goes on with `finish`;
-    /// the parent only waits.
+    /// If `needs_fork` is true afterwards, the caller must fork: the child continues with `finish`,
+    /// and the parent only waits.
     pub fn prepare(rules: Rules, unshare: Unshare, make_fixed: MakeFixed) -> Result<Self, FenceError> {
-        // The caller's may be any: what is made here is for children, of another user perhaps.
+        // The caller's mask may be any; the files made here are for children, perhaps of another
+        // user.
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = open("/proc", folder, Mode::empty()).map_err(|error| FenceError::System("/proc", error.into()))?;
@@ -108,7 +110,7 @@ impl Fence {
             Ok(kinds)
         });
         fence.settle(Layer::Limits, |_| Ok(String::new()));
-        // The process that forks too: its children have it from there, and each of them is larger.
+        // Set for the forking process too: its children inherit it, and each of them is larger.
         fence.settle(Layer::OutOfMemory, |_| {
             fs::write("/proc/self/oom_score_adj", "1000").map_err(refused("oom_score_adj")).map(|()| String::new())
         });
@@ -119,8 +121,8 @@ impl Fence {
         Ok(fence)
     }
 
-    /// Puts a layer up, unless it is left out. `put_up` returns a detail, which may be empty, or
-    /// why the machine refuses it.
+    /// Sets up a layer, unless it is left out. `put_up` returns a detail, which may be empty, or
+    /// the reason why the machine refuses the layer.
     fn settle(&mut self, layer: Layer, put_up: impl FnOnce(&mut Self) -> Result<String, String>) {
         let left_out = self.rules.leaves_out(layer);
         let state = if left_out { Err("left out for a test".to_owned()) } else { put_up(self) };
@@ -137,15 +139,15 @@ impl Fence {
         Ok("network, ipc, mounts".to_owned())
     }
 
-    /// Returns whether a fork must follow, see `prepare`.
+    /// Returns whether a fork must follow (see `prepare`).
     pub fn needs_fork(&self) -> bool {
         self.in_user_namespace
     }
 
-    /// The rest of `prepare`, in the process that is to fork children.
+    /// Completes `prepare`, in the process that will fork children.
     pub fn finish(&mut self) -> Result<(), FenceError> {
         self.parent = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok();
-        // Orphans of children with processes of their own are reaped by this process.
+        // This process reaps orphans of children that started processes.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         if let Some(proc) = self.proc.take() {
             let failed = |error| FenceError::System("/proc/self/statm", error);
@@ -168,7 +170,7 @@ impl Fence {
         self.compile()
     }
 
-    /// Last, since what the other layers refuse needs no mention.
+    /// Compiled last, because calls that the other layers refuse need no filter.
     fn compile(&mut self) -> Result<(), FenceError> {
         if !self.rules.leaves_out(Layer::Seccomp) {
             let own_files_only = self.user.is_some() || self.fixed_files;
@@ -198,12 +200,12 @@ impl Fence {
         Ok(self.free_user.id.to_string())
     }
 
-    /// Returns whether the user that the tasks of children count for has other tasks too.
+    /// Returns whether the user to whom the tasks of children count has other tasks too.
     fn has_shared_user(&self) -> bool {
         if self.user.or(self.counted_as).is_some() {
             return !self.free_user.alone;
         }
-        // For the rest of the machine it is the same user, in a name space too.
+        // Outside of a user name space it is still the same user.
         !(self.in_user_namespace && namespaces::count_tasks_apart())
     }
 
@@ -220,7 +222,7 @@ impl Fence {
         Ok(format!("{} bytes", self.rules.folder_size))
     }
 
-    /// Returns the layers that hold. The same for all children.
+    /// Returns the layers that are set up, the same for all children.
     pub fn layers(&self) -> &Layers {
         &self.layers
     }
@@ -230,7 +232,7 @@ impl Fence {
         self.folder.as_ref().map(OwnFolder::path)
     }
 
-    /// Empties that folder; no child may run.
+    /// Empties the folder; no child may run meanwhile.
     pub fn clear_folder(&mut self) -> Result<(), FenceError> {
         let Some(folder) = &mut self.folder else { return Ok(()) };
         let made_anew = folder.clear().map_err(|error| FenceError::System("mount tmpfs", error))?;
@@ -240,36 +242,37 @@ impl Fence {
         Ok(())
     }
 
-    /// Returns whether the kernel counts tasks of others as those of children.
+    /// Returns whether the kernel counts tasks of other processes as tasks of children.
     pub fn shares_tasks(&self) -> bool {
         self.shares_tasks
     }
 
-    /// Lets children have this many tasks more, which are those of others.
+    /// Allows children this many more tasks, to make up for tasks of other processes.
     pub fn leave_room_for_tasks(&mut self, others: u64) {
         self.others = others;
     }
 
-    /// Must be called before each fork of a child, on the thread that forks.
+    /// Must be called before each fork of a child, on the forking thread.
     pub fn before_fork(&self) -> io::Result<()> {
         self.folder.as_ref().map_or(Ok(()), OwnFolder::open_up)?;
         self.names.as_ref().map_or(Ok(()), ProcessNames::begin)
     }
 
-    /// Must be called after each fork in the parent, also if it failed.
+    /// Must be called in the parent after each fork, even if it failed.
     pub fn after_fork(&self) -> io::Result<()> {
         self.names.as_ref().map_or(Ok(()), ProcessNames::end)
     }
 
-    /// Runs in the child, before any of the program: puts up all fences. The descriptors in `keep`
-    /// (sorted) stay open; those of `self` are gone, so that it must be forgotten, never dropped. A
-    /// child that is `alone` may start no process, though others of its kind may.
+    /// Sets up all fences in a child, before any code of the program runs. The descriptors in
+    /// `keep` (sorted) stay open; those of `self` are closed, so `self` must be forgotten, never
+    /// dropped. A child that is `alone` may not start processes, even if others of its kind may.
     pub fn enter(&self, keep: &[RawFd], alone: bool, close_others: CloseOthers) -> Result<(), FenceError> {
         let failed = |step| move |error: io::Error| FenceError::System(step, error);
-        // Fails where a caller has already made it a leader, which is as good.
+        // Fails if the caller has already made it a session leader, which is as good.
         let _ = rustix::process::setsid();
         let place = self.folder().unwrap_or(Path::new("/"));
-        // A descriptor more, which the limits may leave no room for: each readable path has one.
+        // Opened before the limits, which may leave no room for another descriptor: each readable
+        // path has one.
         let ruleset = self.files.as_ref().map(Files::ruleset).transpose().map_err(failed("landlock"))?;
         if !self.rules.leaves_out(Layer::Limits) {
             let memory = self.memory.as_ref().ok_or_else(|| io::Error::other("finish was not called"));
@@ -287,7 +290,7 @@ impl Fence {
             identity::drop_capabilities().map_err(failed("capset"))?;
         }
         self.end_with_parent().map_err(failed("prctl"))?;
-        // No program of the machine is started to take its memory when it crashes.
+        // Otherwise the machine could start a program that reads its memory when it crashes.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
             .map_err(io::Error::from)
             .map_err(failed("prctl"))?;
@@ -303,7 +306,7 @@ impl Fence {
         Ok(())
     }
 
-    /// After the change of user, which would undo it.
+    /// Must come after the change of user, which would undo it.
     fn end_with_parent(&self) -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         let Some(parent) = &self.parent else { return Ok(()) };
@@ -315,8 +318,8 @@ impl Fence {
     }
 }
 
-/// Returns whether any user may read `path`; the folders above it don't count where a private root
-/// has them made anew.
+/// Returns whether any user may read `path`. The folders above it don't count if a private root
+/// makes new ones.
 fn open_to_all(path: &Path, private_root: bool) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let may = |path: &Path, bits: u32| fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits == bits);

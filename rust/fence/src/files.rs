@@ -1,8 +1,8 @@
 //! The Landlock ruleset: which files a child may read and write; no TCP, no signals and no abstract
 //! sockets beyond itself.
 //!
-//! - The ruleset is made once, and anew for each new own folder; a child only takes it.
-//! - Acts that only a newer kernel can refuse are refused there, and left to seccomp elsewhere.
+//! - The ruleset is made once, and again for each new own folder; a child only applies it.
+//! - Acts that only newer kernels can refuse are refused there, and left to seccomp on older ones.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use landlock::{
 
 use crate::rules::Rules;
 
-/// The newest interface whose rights the rules below were chosen with.
+/// The newest interface for whose rights the rules below were chosen.
 const NEWEST: ABI = ABI::V7;
 
 /// The paths of the rules, open, and the rulesets made of them.
@@ -51,13 +51,13 @@ impl Files {
         Ok(())
     }
 
-    /// The ruleset, for one child.
+    /// Returns a copy of the ruleset, for one child.
     pub(crate) fn ruleset(&self) -> io::Result<RulesetCreated> {
         self.ruleset.as_ref().ok_or_else(|| io::Error::other("no ruleset was made"))?.try_clone()
     }
 
-    /// Returns the acts that Landlock can refuse on this kernel, in words, or the reason why it can
-    /// refuse none.
+    /// Returns a description of the acts that Landlock can refuse on this kernel, or the reason why
+    /// it can't refuse any.
     pub(crate) fn supported() -> Result<String, String> {
         required()
             .handle_access(AccessFs::from_all(ABI::V1))
@@ -74,7 +74,7 @@ impl Files {
     }
 }
 
-/// A ruleset that refuses what this kernel can refuse, without a rule.
+/// Returns a ruleset without rules, which refuses everything that this kernel can refuse.
 fn empty() -> Result<RulesetCreated, RulesetError> {
     Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -89,7 +89,7 @@ fn required() -> Ruleset {
     Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
 }
 
-/// Everything but devices and sockets.
+/// All rights except those on devices and sockets.
 fn folder_access(execute: bool) -> BitFlags<AccessFs> {
     let mut access = AccessFs::from_all(NEWEST)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev | AccessFs::Execute);
@@ -99,7 +99,8 @@ fn folder_access(execute: bool) -> BitFlags<AccessFs> {
     access
 }
 
-/// A file has fewer rights than a folder; a path that doesn't exist grants nothing.
+/// Opens paths for rules. A file has fewer rights than a folder; a path that doesn't exist grants
+/// nothing.
 fn open_all(paths: &[PathBuf], access: BitFlags<AccessFs>) -> Vec<(PathFd, BitFlags<AccessFs>)> {
     let of_a_file = AccessFs::from_file(NEWEST);
     paths

@@ -9,28 +9,29 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// The first of 2^26 ids that no distribution, systemd and container engine gives to anybody: a
-/// user per process that forks, so that limits and signals of its children meet nobody else's.
+/// The first of 2^26 ids that no distribution, systemd or container engine assigns: one user per
+/// forking process, so that limits and signals of its children affect no other process.
 const FIRST: u32 = 0x7000_0000;
-/// All process ids are below this power of two; the bits above it are by chance, for containers
-/// that count processes apart and users together.
+/// All process ids are below this power of two. The bits above are random, for containers that
+/// count processes separately and users together.
 const PROCESSES: u32 = 1 << 22;
 const CHANCES: u32 = 1 << 4;
-/// First of a smaller set of ids, if only small ones exist: in the user name space of a container.
+/// First of a smaller set of ids, for the user name space of a container in which only small ids
+/// exist.
 const FIRST_SMALL: u32 = 60578;
 const SMALL: u32 = 606;
 
 /// A user for the children of this process.
 pub(crate) struct FreeUser {
     pub id: u32,
-    /// True if no children of another process have it.
+    /// True if no children of another process have this user.
     pub alone: bool,
-    /// A name that only one process can have, for as long as it has this user.
+    /// A name that only one process can hold at a time, for the use of this id.
     _name: Option<UnixDatagram>,
 }
 
 impl FreeUser {
-    /// Reads `/proc`; needs sockets where only small ids exist.
+    /// Chooses a user. Reads `/proc`; needs sockets if only small ids exist.
     pub(crate) fn choose() -> Self {
         let process = std::process::id();
         let chance = RandomState::new().hash_one(process) as u32 % CHANCES;
@@ -42,7 +43,7 @@ impl FreeUser {
         Self::small(process)
     }
 
-    /// One that is free, looked for from a place on that differs from process to process.
+    /// Returns a free small id. The search begins at a position that depends on the process.
     fn small(process: u32) -> Self {
         let ids = (0..SMALL).map(|step| FIRST_SMALL + process.wrapping_add(step) % SMALL);
         for id in ids {
@@ -57,7 +58,7 @@ impl FreeUser {
     }
 }
 
-/// Returns whether a map of ids (first here, first outside, how many) holds this one.
+/// Returns whether a map of ids (first here, first outside, count) contains this id.
 fn holds(map: &str, id: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|number| number.parse::<u32>().ok());
@@ -66,7 +67,7 @@ fn holds(map: &str, id: u32) -> bool {
     })
 }
 
-/// Returns whether this process may take another user for its children.
+/// Returns whether this process may set another user for its children.
 pub(crate) fn may_change() -> bool {
     rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID))
@@ -77,7 +78,7 @@ pub(crate) fn may_administer() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// For good: the saved ids change too.
+/// Sets the user irrevocably: the saved ids change too.
 pub(crate) fn become_user(id: u32) -> io::Result<()> {
     let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));
     rustix::thread::set_thread_groups(&[])?;
@@ -85,14 +86,14 @@ pub(crate) fn become_user(id: u32) -> io::Result<()> {
     Ok(rustix::thread::set_thread_res_uid(user, user, user)?)
 }
 
-/// Only for the count of its threads, which is by the real user and leaves root out; files and all
-/// else go by the effective one.
+/// Sets the real user, by which the kernel counts threads (root's are not limited). Files and other
+/// permissions go by the effective user.
 pub(crate) fn be_counted_as(id: u32) -> io::Result<()> {
     let own = rustix::process::geteuid();
     Ok(rustix::thread::set_thread_res_uid(Uid::from_raw(id), own, own)?)
 }
 
-/// The sets that count; `no_new_privs` keeps the rest from coming back.
+/// Empties all sets except the bounding set, which grants nothing with `no_new_privs`.
 pub(crate) fn drop_capabilities() -> io::Result<()> {
     let none = CapabilitySet::empty();
     let _ = rustix::thread::clear_ambient_capability_set();

@@ -1,16 +1,16 @@
-//! The layers a fence is made of, and which of them this machine allows.
+//! The layers of a fence, and which of them this machine allows.
 //!
-//! Each layer is held or missing, never both; a missing one has a reason in words.
+//! Each layer is held or missing, never both; a missing one has a reason as text.
 
 use std::collections::BTreeMap;
 use std::io;
 
-/// One way of keeping a process from forbidden acts.
+/// One means of preventing forbidden acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// Landlock: files, TCP ports, signals and abstract sockets.
     Landlock,
-    /// A seccomp filter: system calls that are refused.
+    /// A seccomp filter, which denies system calls.
     Seccomp,
     /// Limits of resources.
     Limits,
@@ -20,11 +20,11 @@ pub enum Layer {
     Capabilities,
     /// A name space of processes for each child.
     ProcessNames,
-    /// Network, IPC and mount name spaces, and a root with nothing but readable paths.
+    /// Network, IPC and mount name spaces, and a root with only the readable paths.
     Namespaces,
     /// A size-limited folder in memory.
     Folder,
-    /// The first to be killed where memory runs out.
+    /// The first process to be killed when memory runs out.
     OutOfMemory,
 }
 
@@ -56,7 +56,7 @@ impl Layer {
 pub struct Layers(BTreeMap<Layer, Result<String, String>>);
 
 impl Layers {
-    /// Has a layer hold, with a detail that may be empty, or be missing for a reason.
+    /// Records a layer as held, with a detail that may be empty, or as missing, with a reason.
     pub(crate) fn settle(&mut self, layer: Layer, state: Result<String, String>) {
         self.0.insert(layer, state);
     }
@@ -70,7 +70,7 @@ impl Layers {
     }
 }
 
-/// Returns the meaning of a refused system call, for the reason of a missing layer.
+/// Returns a function that explains a refused system call, for the reason of a missing layer.
 pub(crate) fn refused(call: &'static str) -> impl Fn(io::Error) -> String {
     move |error| format!("{call}: {error}")
 }

@@ -1,10 +1,10 @@
-//! Fences around a process that runs code nobody vouches for: what it may read, call, use up and
-//! see. Knows no Python; forks, and the programs inside, are the caller's.
+//! Fences around a process that runs untrusted code: limits on its files, system calls, resources
+//! and view of the machine. Independent of Python; the caller forks and runs the programs inside.
 //!
 //! - Expensive steps are done once, by `Fence::prepare`, in the process that forks; a child pays
 //!   system calls only.
 //! - `Fence::enter` either puts up each fence that `Fence::layers` names, or fails.
-//! - Nothing here needs root. A layer that the machine refuses is left out, with the reason.
+//! - Root is not required. A layer that the machine refuses is left out, with the reason.
 
 #![forbid(unsafe_code)]
 

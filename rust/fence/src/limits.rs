@@ -1,5 +1,5 @@
-//! The limits of resources of a child: soft and hard are the same, so that it can raise none but
-//! that of its stack, which its memory bounds.
+//! The resource limits of a child. Soft and hard limits are equal, so a child can't raise any. The
+//! exception is the stack, which the memory limit bounds.
 
 use std::fs::File;
 use std::io;
@@ -11,19 +11,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::rules::Rules;
 
-/// Initial upper bound; usually machines give 8 MiB, and each thread reserves as much. Programs
+/// Initial upper bound; usually machines give 8 MiB, and each thread reserves that much. Programs
 /// with a deep recursion raise it.
 const STACK: u64 = 64 << 20;
 
-/// Sets all limits of this process. `tasks` counts all threads of its user, where these are known
-/// to share its count.
+/// Sets all limits of this process. `tasks` counts all threads of its user, if the kernel counts
+/// these together.
 pub(crate) fn set(rules: &Rules, memory: &Memory, tasks: u64) -> io::Result<()> {
     let (all, data) = memory.read()?;
     let cpu = rules.cpu_seconds;
     let stack = getrlimit(Resource::Stack).current.unwrap_or(STACK).min(STACK);
     lower(Resource::Stack, stack, u64::MAX)?;
     for (resource, limit) in [
-        // Less than a file takes; with 1, unlike 0, the kernel starts no program for it either.
+        // Less than a core file takes. 1 also prevents the kernel from starting a core handler,
+        // which 0 does not.
         (Resource::Core, 1),
         (Resource::Memlock, 0),
         (Resource::Msgqueue, 0),
@@ -38,28 +39,28 @@ pub(crate) fn set(rules: &Rules, memory: &Memory, tasks: u64) -> io::Result<()> 
     ] {
         lower(resource, limit, limit)?;
     }
-    // The signal that can be caught first, a second later the one that can't.
+    // SIGXCPU, which can be caught, comes first; SIGKILL a second later.
     lower(Resource::Cpu, cpu, cpu.saturating_add(1))
 }
 
-/// A hard limit that is lower already stays as it is.
+/// A hard limit that is lower already is left unchanged.
 fn lower(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let highest = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let (soft, hard) = (soft.min(highest), hard.min(highest));
     Ok(setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?)
 }
 
-/// Memory of each kind that the forking process has; the limits are added to it. Read through a
-/// descriptor: a child may have no `/proc`, and has what its parent has.
+/// Memory of each kind that the forking process has, to which the limits are added. Read through a
+/// descriptor: a child may have no `/proc`, and has the same memory as its parent.
 pub(crate) struct Memory {
     sizes: File,
-    /// Found before there is a private root: kernels before 6.4 tell it in `/proc` only.
+    /// Read before there is a private root, because kernels before 6.4 report it only in `/proc`.
     page: u64,
 }
 
 impl Memory {
-    /// Opens those of this process, in any name space of processes; `proc` is the folder, `page`
-    /// the size of a page.
+    /// Opens the memory counts of this process, in any name space of processes. `proc` is the
+    /// folder, `page` the size of a page.
     pub(crate) fn open(proc: &OwnedFd, page: u64) -> io::Result<Self> {
         let file = openat(proc, "self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { sizes: file.into(), page })

@@ -1,8 +1,8 @@
-//! Name spaces: those that the process that forks enters once, and the one of processes that each
-//! child gets.
+//! Name spaces: those that the forking process enters once, and a process name space for each
+//! child.
 //!
 //! - Network, IPC, host name and mounts are shared by the children of one process: they are empty.
-//! - A child is the first process of its name space, so that all it started ends with it.
+//! - A child is the first process of its name space, so all its descendants end with it.
 
 use std::fs;
 use std::io;
@@ -13,15 +13,15 @@ use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_sp
 
 use crate::identity;
 
-/// The call that only a caller with `unsafe` can make: no flag here concerns descriptors.
+/// The system call `unshare`, which needs `unsafe` in the caller; no flag here affects descriptors.
 pub type Unshare = fn(UnshareFlags) -> io::Result<()>;
 
 fn shared() -> UnshareFlags {
     UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS
 }
 
-/// Enters the name spaces that all children share. True where this needed a user name space: there
-/// a fork must follow, whose child is the first process of a name space that it may administer.
+/// Enters the name spaces that all children share. True if this needed a user name space: then a
+/// fork must follow, whose child is the first process of a name space that it may administer.
 pub(crate) fn enter(unshare: Unshare) -> io::Result<bool> {
     if identity::may_administer() {
         unshare(shared())?;
@@ -35,7 +35,7 @@ pub(crate) fn enter(unshare: Unshare) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes name spaces of processes for children.
+/// Makes a process name space for each child.
 pub(crate) struct ProcessNames {
     /// This process, whose own name space is the parent of each child's.
     own: OwnedFd,
@@ -43,7 +43,7 @@ pub(crate) struct ProcessNames {
 }
 
 impl ProcessNames {
-    /// Tries it once.
+    /// Tests once whether such name spaces can be made.
     pub(crate) fn new(unshare: Unshare) -> io::Result<Self> {
         let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
         let names = Self { own, unshare };
@@ -52,19 +52,19 @@ impl ProcessNames {
         Ok(names)
     }
 
-    /// The next fork is the first process of a new name space.
+    /// Makes the next fork the first process of a new name space.
     pub(crate) fn begin(&self) -> io::Result<()> {
         (self.unshare)(UnshareFlags::NEWPID)
     }
 
-    /// Forks are in this process' own name space again.
+    /// Makes further forks in this process's name space.
     pub(crate) fn end(&self) -> io::Result<()> {
         Ok(move_into_thread_name_spaces(self.own.as_fd(), ThreadNameSpaceType::PROCESS_ID)?)
     }
 }
 
-/// Returns whether the kernel counts the tasks of a user name space apart from the user's others:
-/// since Linux 5.14.
+/// Returns whether the kernel counts the tasks of a user name space separately, as it does since
+/// Linux 5.14.
 pub(crate) fn count_tasks_apart() -> bool {
     let name = rustix::system::uname();
     counts_by_namespace(&name.release().to_string_lossy())

@@ -1,7 +1,8 @@
 //! The folder that a program may write to: in memory, with a limit on bytes and on files.
 //!
-//! Made by the process that forks, in its own mount name space: no other process sees it, and it is
-//! gone with that process. Successive children may share it, a compiler and its product.
+//! The forking process makes it in its mount name space: no other process sees it, and it
+//! disappears with that process. Successive children may share it, such as a compiler and its
+//! product.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -25,8 +26,8 @@ pub(crate) struct OwnFolder {
     fresh: State,
 }
 
-/// Things that a program can change about the folder itself. The time of its last change tells
-/// nearly all, but a clock ticks seldom enough for a whole program between two ticks.
+/// Properties of the folder that a program can change. The time of the last change nearly suffices,
+/// but a whole program may fit between two ticks of that clock.
 #[derive(Debug, PartialEq)]
 struct State {
     mode: u32,
@@ -60,7 +61,7 @@ impl State {
 }
 
 impl OwnFolder {
-    /// Mounts it; `user` is to own it.
+    /// Mounts the folder, owned by `user` and `group`.
     pub(crate) fn new(rules: &Rules, user: u32, group: u32) -> io::Result<Self> {
         let options = format!(
             "mode={MODE:o},size={},nr_inodes={},uid={user},gid={group}",
@@ -68,7 +69,7 @@ impl OwnFolder {
             rules.folder_files.max(1) + 1, // the folder itself counts
         );
         let options = CString::new(options).map_err(io::Error::other)?;
-        // Mounted without times of access: reading it is not a change.
+        // Mounted without access times, so that reading is not a change.
         let mut flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
         if !rules.execute {
             flags |= MountFlags::NOEXEC;
@@ -82,7 +83,7 @@ impl OwnFolder {
         &self.path
     }
 
-    /// Open to its user, whom an earlier run of the same program may have shut out.
+    /// Restores the access of its user, which an earlier run of the same program may have removed.
     pub(crate) fn open_up(&self) -> io::Result<()> {
         if fs::metadata(&self.path)?.mode() & MODE != MODE {
             fs::set_permissions(&self.path, fs::Permissions::from_mode(MODE))?;
@@ -90,7 +91,7 @@ impl OwnFolder {
         Ok(())
     }
 
-    /// Returns whether it was mounted again as a new one. An untouched folder is only read.
+    /// Empties the folder; true if it was mounted again. An untouched folder is only checked.
     pub(crate) fn clear(&mut self) -> io::Result<bool> {
         let unchanged = State::of(&self.path).is_ok_and(|state| state == self.fresh);
         if unchanged && fs::read_dir(&self.path).is_ok_and(|mut names| names.next().is_none()) {

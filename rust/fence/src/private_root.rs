@@ -1,9 +1,9 @@
-//! A root that holds the readable paths and nothing else, in memory.
+//! A root that contains only the readable paths, in memory.
 //!
-//! - A missing file can't be opened, on kernels without Landlock too; folders above a readable path
-//!   are open to every user here, whatever their modes outside.
-//! - Everything is made in the new tree before anything of the old is bound into it, so that
-//!   nothing is ever written to the old.
+//! - A missing file can't be opened, even on kernels without Landlock; folders above a readable
+//!   path are open to every user here, whatever their modes outside.
+//! - The new tree is complete before any path of the old root is bound into it, so that nothing is
+//!   ever written to the old root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,12 +15,13 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 /// Folder in which the new root is built: a folder that every machine has.
 const BASE: &str = "/tmp";
-/// The old root in the new one, until it is gone.
+/// The old root inside the new one, until it is detached.
 const OLD: &str = "old";
-/// File that programs read as their input; in their folder it has another name, if it is there.
+/// The file that programs read as their input; in their folder it has another name, if present.
 const STDIN: &str = "/dev/stdin";
 const INPUT: &str = ".stdin";
-/// Folder of the C library's semaphores, which locks of `multiprocessing` are, among threads too.
+/// Folder of the C library's semaphores, which `multiprocessing` uses for locks, even between
+/// threads.
 const SHARED: &str = "/dev/shm";
 /// Symbolic links that are followed before a path counts as a loop.
 const LINKS: usize = 40;
@@ -33,12 +34,12 @@ struct Plan {
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
-/// The call that only a caller with `unsafe` can make: has all mounts at and below a path only be
-/// read.
+/// The system call that makes all mounts at and below a path read-only, which needs `unsafe` in the
+/// caller.
 pub type MakeFixed = fn(&Path) -> io::Result<()>;
 
-/// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Returns
-/// whether all that is bound in it is read-only.
+/// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Returns whether
+/// all bound paths are read-only.
 pub(crate) fn enter<'a>(
     paths: impl Iterator<Item = &'a Path>,
     folder: &Path,
@@ -70,7 +71,7 @@ pub(crate) fn enter<'a>(
 }
 
 impl Plan {
-    /// Follows `path` link by link; one that leads nowhere is passed over.
+    /// Follows `path` link by link; a path that does not exist is skipped.
     fn add(&mut self, path: &Path) {
         let mut ahead: Vec<PathBuf> = names(path);
         let mut at = PathBuf::from("/");
@@ -103,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// Paths inside of a bound folder come with it.
+    /// Drops paths inside of a bound folder, which come with it.
     fn drop_nested(&mut self) {
         let folders: BTreeSet<PathBuf> =
             self.bound.iter().filter(|(_, folder)| **folder).map(|(path, _)| path.clone()).collect();
@@ -112,7 +113,7 @@ impl Plan {
         self.links.retain(|path, _| !within(path));
     }
 
-    /// Folders, links and empty files to bind to.
+    /// Makes folders, links and empty files to bind to.
     fn make(&self) -> io::Result<()> {
         for (path, folder) in &self.bound {
             if *folder {
@@ -129,14 +130,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns whether all of it can only be read.
+    /// Binds the paths; true if all of them are read-only.
     fn bind(&self, old: &Path, make_fixed: MakeFixed) -> io::Result<bool> {
         let mut fixed = true;
         for path in self.bound.keys() {
             let source = old.join(path.strip_prefix("/").unwrap_or(path));
             rustix::mount::mount_bind_recursive(&source, path)?;
             if make_fixed(path).is_err() {
-                // Before Linux 5.12: what is mounted below is as it was.
+                // Before Linux 5.12 mounts below a path stay as they were.
                 fixed = false;
                 let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
                 let _ = rustix::mount::mount_remount(path, flags, "");
@@ -146,7 +147,7 @@ impl Plan {
     }
 }
 
-/// The parts of a path, the last one first.
+/// Returns the parts of a path, the last one first.
 fn names(path: &Path) -> Vec<PathBuf> {
     let parts = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(PathBuf::from(name)),

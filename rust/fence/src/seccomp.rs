@@ -1,5 +1,5 @@
-//! The seccomp programs that all children of one kind share, compiled once: a long one that the
-//! process that forks puts up for itself, and a short one that each child adds.
+//! The seccomp programs that all children of one kind share, compiled once: a long program for the
+//! forking process itself, and a short one that children add.
 //!
 //! - A call that is denied fails with "Operation not permitted"; it never ends the process, so that
 //!   a program that tries a call and has another way goes on.
@@ -15,25 +15,25 @@ use seccompiler::{
 
 use crate::denied_calls as denied;
 
-/// Parts of the list that a child of a kind may call.
+/// Calls of the deny list that a child of a kind may make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllowedCalls {
     pub processes: bool,
     pub execute: bool,
-    /// True if no file that a child can name and does not own by right is its user's.
+    /// True if all files of the child's user that the child can name are its own by right.
     pub own_files_only: bool,
 }
 
 type Calls = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// The program of the process that forks, which its children have from it.
+/// Returns the program of the forking process, which its children inherit.
 pub(crate) fn of_the_family() -> Result<BpfProgram, BackendError> {
     let mut calls: Calls = denied::to_all().map(|call| (call, Vec::new())).collect();
     pairs(&mut calls)?;
     program(calls)
 }
 
-/// The program of a child, beside that.
+/// Returns the program that a child adds.
 pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendError> {
     let mut calls: Calls = denied::to_children().map(|call| (call, Vec::new())).collect();
     calls.insert(denied::FILTERS, Vec::new());
@@ -45,7 +45,7 @@ pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendErr
     }
     opened(&mut calls)?;
     if allowed.processes {
-        // Name spaces, and leaving the place among processes, are all that `clone` is refused.
+        // `clone` is denied only name spaces and a change of the parent.
         for &flag in denied::CLONE_FLAGS {
             deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(flag.into()), flag)?;
         }
@@ -63,7 +63,7 @@ pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendErr
         deny(&mut calls, libc::SYS_setsockopt, 2, Op::Eq, option)?;
     }
     deny(&mut calls, libc::SYS_getsockopt, 2, Op::Eq, denied::PEER_DESCRIPTOR)?;
-    // Asking for the personality is fine.
+    // The argument that only reads the personality is allowed.
     deny(&mut calls, libc::SYS_personality, 0, Op::Ne, u32::MAX)?;
     for &option in denied::PRCTL_OPTIONS {
         deny(&mut calls, libc::SYS_prctl, 0, Op::Eq, option)?;
@@ -82,8 +82,8 @@ fn program(calls: Calls) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(calls, SeccompAction::Allow, refused, architecture()?)?.try_into()
 }
 
-/// Ways to open a file in which Landlock sees less than they are: to read and empty it, before
-/// Linux 6.2, and for neither reading nor writing, which is enough to change its flags.
+/// Denies ways to open a file for which Landlock checks too little: reading and emptying it, before
+/// Linux 6.2, and opening it for neither reading nor writing, which is enough to change its flags.
 fn opened(calls: &mut Calls) -> Result<(), BackendError> {
     let (flag, mode) = (libc::O_TRUNC as u32, libc::O_ACCMODE as u32);
     for (mask, value) in [(flag | mode, flag), (mode, mode)] {
@@ -94,8 +94,8 @@ fn opened(calls: &mut Calls) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Event loops wake themselves through a pair of connected streams. Datagrams could be addressed to
-/// others, and other families reach the network.
+/// Allows pairs of connected streams, which event loops use to wake themselves. Datagrams could be
+/// addressed to other processes, and other families reach the network.
 fn pairs(calls: &mut Calls) -> Result<(), BackendError> {
     const TYPE: u64 = 0xf;
     deny(calls, libc::SYS_socketpair, 0, Op::Ne, libc::AF_UNIX as u32)?;
@@ -105,8 +105,8 @@ fn pairs(calls: &mut Calls) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Denies `call` where its argument number `index` compares so with `value`. All such arguments are
-/// 32 bits wide in the kernel, which ignores the bits above them.
+/// Denies `call` if the comparison of its argument number `index` with `value` holds. All such
+/// arguments are 32 bits wide in the kernel, which ignores the bits above them.
 fn deny(calls: &mut Calls, call: c_long, index: u8, op: Op, value: u32) -> Result<(), BackendError> {
     let condition = SeccompCondition::new(index, Width::Dword, op, value.into())?;
     calls.entry(call).or_default().push(SeccompRule::new(vec![condition])?);

@@ -1,8 +1,8 @@
-//! Beginning of a child's seccomp program: signals to itself alone, and calls that don't exist for
-//! it.
+//! Beginning of a child's seccomp program: signals to itself only, and absent calls.
 //!
-//! Separate from `filter` since it names the child's process id, and since its absent calls fail
-//! with "not implemented", upon which the C library takes the older call (`clone` for `clone3`).
+//! Separate from `filter` because it contains the child's process id, and because its absent calls
+//! fail with "not implemented", after which the C library tries the older call (`clone` for
+//! `clone3`).
 
 use libc::c_long;
 use seccompiler::sock_filter;
@@ -22,12 +22,12 @@ const ERROR: u32 = 0x0005_0000;
 const REFUSED: u32 = ERROR | libc::EPERM as u32;
 const ABSENT: u32 = ERROR | libc::ENOSYS as u32;
 
-/// The newest call that the lists of this crate know. Newer ones are absent, and so is the x32
-/// table, whose numbers begin at 2^30.
+/// The newest call in the lists of this crate. Newer calls are absent, and so is the x32 table,
+/// whose numbers begin at 2^30.
 const NEWEST: c_long = libc::SYS_mseal;
 
-/// Whose numbers these are, as the kernel names it: calls of another table (32-bit ones) mean other
-/// things by the same numbers.
+/// The kernel's name of the call table: in another table (for 32-bit programs) the numbers have
+/// other meanings.
 #[cfg(target_arch = "x86_64")]
 const OWN_MACHINE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
@@ -35,18 +35,18 @@ const OWN_MACHINE: u32 = 0xc000_00b7;
 #[cfg(target_arch = "riscv64")]
 const OWN_MACHINE: u32 = 0xc000_00f3;
 
-/// Signals whose first argument is the process; to oneself they are fine.
+/// Signals whose first argument is the process; allowed to the process itself.
 const TO_A_PROCESS: [c_long; 4] =
     [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
 
 /// Signals to a thread of any process, or to the process of a descriptor.
 const TO_ANYTHING: [c_long; 2] = [libc::SYS_tkill, libc::SYS_pidfd_send_signal];
 
-/// They hide their flags behind a pointer, so that no filter sees them.
+/// Calls that pass their flags behind a pointer, where no filter can read them.
 const GONE: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// The program of the process `pid`, which goes on with `rest`. `kill(0)`, its own group, is let
-/// through: the group holds only processes that it started.
+/// Returns the program of the process `pid`, which continues with `rest`. `kill(0)`, to its own
+/// group, is allowed: the group contains only processes that it started.
 pub(crate) fn of_process(pid: u32, rest: &[sock_filter]) -> Vec<sock_filter> {
     let mut program = vec![
         load(MACHINE),
@@ -80,7 +80,7 @@ const fn load(offset: u32) -> sock_filter {
     sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: offset }
 }
 
-/// Skips `then` instructions where it holds, `otherwise` where it doesn't.
+/// Skips `then` instructions if the comparison holds, `otherwise` instructions if not.
 const fn jump(code: u16, value: u32, then: u8, otherwise: u8) -> sock_filter {
     sock_filter { code, jt: then, jf: otherwise, k: value }
 }

@@ -25,10 +25,10 @@ pub trait CallFrame: Send + 'static {
     fn complete_ended(&mut self);
     fn observe(&mut self, run_ns: u64);
 
-    /// Sets the place of its calls from now on, for timelines.
+    /// Sets where its calls run from now on, for timelines.
     fn set_executor(&mut self, _place: impl FnOnce() -> Executor) {}
 
-    /// Tells a timeline that this thread hangs in its call.
+    /// Reports to a timeline that this thread hangs in its call.
     fn trace_abandoned(&self, _thread: u64) {}
 }
 

@@ -1,6 +1,6 @@
-//! The thread lane and the asyncio lane: the Python thread or event loop of each call, the end of
-//! its time, and the action on it. Nothing here knows Python: the bindings call in, on Python's own
-//! threads, and nothing calls out.
+//! The thread lane and the asyncio lane: which Python thread or event loop runs each call, when its
+//! time ends, and what happens then. This crate does not depend on Python: the bindings call it on
+//! Python's threads, and it calls nothing in Python.
 //!
 //! Locks are taken in one order: a running frame's, then the scheduler's, then a lane's own. While
 //! a lane's lock is held no function of the scheduler is called and no frame is dropped.

@@ -1,8 +1,8 @@
 //! Requests of the lanes to Python: to start a thread or a loop, to warn. One Python thread, the
-//! thread supervisor, takes the requests and does it.
+//! thread supervisor, takes the requests and handles them.
 //!
-//! Each request is handed out once, in order. The supervisor ends when both lanes need it no more,
-//! and not before: closing a lane can still need a thread.
+//! Each request is handed out once, in order. The supervisor ends when both lanes are closed, not
+//! before, because closing a lane may still need a thread.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,42 +11,43 @@ use tracing::{debug, warn};
 
 use crate::sync::{Condvar, Mutex};
 
-/// Something for the thread supervisor to do.
+/// A request to the thread supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisorRequest {
     /// Start thread number `thread` for this function.
     StartThread { function: usize, thread: u64 },
     /// Start a loop.
     StartLoop { index: usize, generation: u64 },
-    /// Warn that a thread was abandoned in a call of this function; `count` are now.
+    /// Warn that a thread was abandoned in a call of this function; `count` threads are abandoned
+    /// now.
     ThreadAbandoned { function: usize, count: u64 },
-    /// Read the stack of this thread, which Python calls `ident`: its call is out of time.
+    /// Read the stack of this thread (`ident` in Python), whose call is out of time.
     ReadStack { thread: u64, ident: u64 },
-    /// Read the stacks of these threads, by what Python calls them, and of these calls on loops:
-    /// the question with this number is waited for.
+    /// Read the stacks of these threads, by their idents, and of these calls on loops. A caller
+    /// waits for the answer to request `number`.
     ReadStacks { number: u64, threads: Vec<u64>, loops: Vec<LoopCall> },
-    /// Inspect this loop, which has not turned for milliseconds; warn of a call that blocks it.
+    /// Inspect this loop, which has not turned for milliseconds, and warn of a call that blocks it.
     InspectLoop { index: usize, generation: u64 },
     /// Warn that a call of this function blocked its loop, and is over now.
     LoopWasBlocked { index: usize, generation: u64, function: usize },
-    /// Warn of faults: the function, folder or file that has it, and what it is.
+    /// Warn of a fault: the function, folder or file that has it, and the reason.
     Trouble { source: Source, place: String, why: String },
-    /// Report that no call has ended for so long.
+    /// Report that no call has ended for this time.
     Stalled { number: u64, stalled: Duration },
-    /// Let values go that nobody holds any more.
+    /// Release values that have no holder any more.
     ReleaseValues,
 }
 
 /// Source of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A function's circuit breaker opened; why: what its last request said.
+    /// A function's circuit breaker opened; `why` is the error of its last request.
     BreakerOpen,
-    /// A function's endpoint times out, and answers nothing.
+    /// A function's endpoint times out and answers no request.
     EndpointHangs,
-    /// A function's endpoint asks to wait for long.
+    /// A function's endpoint sent a long `Retry-After`.
     LongRetryAfter,
-    /// Endpoints came for whose connections there are too few descriptors.
+    /// New endpoints need more connections than descriptors are left.
     Descriptors,
     /// A cache folder can't be used, or only in part.
     Cache,
@@ -54,12 +55,12 @@ pub enum Source {
     Journal,
     /// A timeline can't be written any more.
     Timeline,
-    /// A node, or none is left.
+    /// A node failed, or none is left.
     Node,
 }
 
 impl Source {
-    /// As Python calls it.
+    /// The name in Python.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -75,7 +76,7 @@ impl Source {
     }
 }
 
-/// A call on an event loop: its frame and its index in that, or `None` of the `setup()` before it.
+/// A call on an event loop: its frame and its index there, or `None` for the `setup()` before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopCall {
     pub index: usize,
@@ -85,7 +86,7 @@ pub struct LoopCall {
 }
 
 impl SupervisorRequest {
-    /// Logs what matters of it: reasons are left out, which may quote what a server answered.
+    /// Logs the request without its reason, which may quote a server's answer.
     fn log(&self) {
         match self {
             Self::StartThread { function, thread } => debug!(function, thread, "thread starts"),
@@ -114,7 +115,7 @@ struct Requests {
     waiting: VecDeque<SupervisorRequest>,
     thread_lane_closed: bool,
     asyncio_lane_closed: bool,
-    /// Stalls so far, and the last one that the supervisor has begun to report.
+    /// Number of stalls so far, and of the last one that the supervisor began to report.
     stalls: u64,
     seen_stall: u64,
 }
@@ -134,14 +135,14 @@ impl SupervisorQueue {
         self.changed.notify_one();
     }
 
-    /// Pushes a request, unless one like it waits.
+    /// Pushes a request, unless an equal one waits.
     pub fn push_once(&self, request: SupervisorRequest) {
         if !self.requests.lock().waiting.contains(&request) {
             self.push(request);
         }
     }
 
-    /// Asks for a report of a stall, instead of one that waits still; its number.
+    /// Requests a report of a stall, in place of one that still waits. Returns its number.
     pub fn push_stall(&self, stalled: Duration) -> u64 {
         let number = {
             let mut requests = self.requests.lock();
@@ -155,7 +156,7 @@ impl SupervisorQueue {
         number
     }
 
-    /// Nobody waits for these stacks any more.
+    /// Removes a request for stacks that nobody waits for any more.
     pub fn withdraw_stacks(&self, withdrawn: u64) {
         let mut requests = self.requests.lock();
         requests
@@ -163,7 +164,7 @@ impl SupervisorQueue {
             .retain(|request| !matches!(request, SupervisorRequest::ReadStacks { number, .. } if *number == withdrawn));
     }
 
-    /// The supervisor handles a stall, and Python runs.
+    /// Records that the supervisor handles a stall, so that Python runs.
     pub fn stall_seen(&self, number: u64) {
         self.requests.lock().seen_stall = number;
     }
@@ -172,7 +173,7 @@ impl SupervisorQueue {
         self.requests.lock().seen_stall >= number
     }
 
-    /// A lane that is closed has no request left to make.
+    /// Records that a lane is closed and makes no more requests.
     pub fn close(&self, lane: SupervisedLane) {
         let mut requests = self.requests.lock();
         match lane {
@@ -187,7 +188,7 @@ impl SupervisorQueue {
         self.requests.lock().waiting.pop_front()
     }
 
-    /// Waits for the next request; `None` when there will be no more.
+    /// Waits for the next request; `None` once both lanes are closed and none is left.
     pub fn next(&self) -> Option<SupervisorRequest> {
         let mut requests = self.requests.lock();
         loop {

@@ -1,4 +1,4 @@
-//! The times that the lanes measure by. In a model they stay the same: its executions must not
+//! The times that the lanes measure. They are constant in a model, whose executions must not
 //! differ.
 
 #[cfg(not(feature = "loom"))]
@@ -11,8 +11,8 @@ mod times {
         clock.now_ns()
     }
 
-    /// The processor time of the calling thread so far: it tells a function that computes from one
-    /// that waits.
+    /// The processor time of the calling thread so far, which distinguishes a function that
+    /// computes from one that waits.
     pub fn thread_cpu_ns() -> u64 {
         let now = clock_gettime(ClockId::ThreadCPUTime);
         u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

@@ -10,26 +10,27 @@ use guerdon_core::text::{RawText, TextKind};
 pub enum InputKind {
     /// Texts as they are.
     Text,
-    /// Made of a column's values: JSON, or token ids as one-byte characters, four an id. A text
-    /// that begins with `WRONG` gives the reason why the value is none of these.
+    /// Made of a column's values: JSON, or token ids as one-byte characters, four per id. A text
+    /// that begins with `WRONG` contains the reason why the value is neither.
     Made,
 }
 
 impl InputKind {
-    /// Returns the kind by a column's name in a batch.
+    /// Returns the kind, which is a column's name in a batch.
     #[must_use]
     pub fn of(name: &str) -> Self {
         if name == "made" { Self::Made } else { Self::Text }
     }
 }
 
-/// The last 2048 characters, one for each surrogate: like those they are neither letters nor space.
+/// The last 2048 characters, one for each surrogate: like surrogates they are neither letters nor
+/// space.
 const PRIVATE: u32 = 0x0010_f800;
 
-/// No character of any text: neither JSON nor ids begin with it.
+/// A character of no text: neither JSON nor ids begin with it.
 const WRONG: char = '\u{fffe}';
 
-/// A text of a column, as a kernel takes it.
+/// Converts a text of a column into the input of a kernel.
 pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Input<'_> {
     if form == InputForm::Ids && raw.kind <= TextKind::Latin1 {
         return match raw.bytes.as_chunks::<4>() {
@@ -45,8 +46,8 @@ pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Input<'
     }
 }
 
-/// The text, character by character. Half a surrogate pair, which Python's texts may have and ours
-/// not, becomes a separate private character: texts are equal or different as they are there.
+/// Converts the text character by character. Half a surrogate pair, which Rust's texts can't hold,
+/// becomes a private character, so that texts are equal exactly if they are equal in Python.
 fn text(raw: RawText<'_>) -> Cow<'_, str> {
     match raw.kind {
         TextKind::Ascii => String::from_utf8_lossy(raw.bytes),

@@ -1,9 +1,9 @@
 //! Running frames, and the number of their threads.
 //!
-//! - A thread counts from before it is spawned until it finds no frame, however it ends: closing
-//!   waits for no thread that is not there.
-//! - While a frame runs or waits, a task looks after the lane: a long call hands on the calls
-//!   behind it, whether its kernel asks or not.
+//! - A thread is counted from before its spawn until its end, however it ends: closing never waits
+//!   for a missing thread.
+//! - While a frame runs or waits, a task checks the lane at intervals and gives the calls behind a
+//!   long call to other threads, even if the long call's kernel never checks whether to stop.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,13 +23,13 @@ use tokio::sync::Notify;
 
 use crate::running_frame::RunningFrame;
 
-/// The most calls in a frame: a frame of cheap ones is to take a few milliseconds.
+/// The most calls in a frame; a frame of cheap calls should take a few milliseconds.
 const FRAME_CALLS: usize = 1024;
-/// Frames for each thread: one that runs, and one that waits so that no thread waits for it.
+/// Frames for each thread: a running one, and a waiting one so that the thread need not wait.
 const FRAMES_A_THREAD: usize = 2;
-/// Between two looks after the lane.
+/// Interval of checks on the lane.
 const TICK: Duration = Duration::from_millis(10);
-/// The same when the system had no thread to give.
+/// The interval when the system allowed no thread.
 const WITHOUT_THREADS: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -52,14 +52,15 @@ struct LaneState {
 struct Queue {
     waiting: VecDeque<Frame>,
     running: Vec<Arc<RunningFrame>>,
-    /// Threads that take frames.
+    /// Number of threads that take frames.
     threads: usize,
-    /// True if a task looks after the lane.
+    /// True if a task checks the lane.
     watched: bool,
 }
 
 impl NativeLane {
-    /// `kernels` has one for each function of this lane; `threads` of them run at a time.
+    /// Makes the lane; `kernels` has one for each of its functions, and `threads` frames run at a
+    /// time.
     #[must_use]
     pub fn new(runtime: &Handle, kernels: Vec<Option<Arc<dyn Kernel>>>, threads: usize) -> Self {
         let (queue, closed, gone) = (Mutex::default(), AtomicBool::new(false), Notify::new());
@@ -73,9 +74,9 @@ impl LaneState {
         self.queue.lock().running.clone()
     }
 
-    /// Spawns threads for the frames that wait, as many as may be; false where the system has none.
+    /// Spawns threads for the waiting frames, up to the limit; false if the system allows none.
     fn staff(self: &Arc<Self>, runtime: &Handle) -> bool {
-        // Not for ever: a runtime that ends takes threads and runs none.
+        // Bounded, because a runtime that ends accepts threads and runs none.
         for _ in 0..self.threads {
             let thread = {
                 let mut queue = self.queue.lock();
@@ -86,7 +87,7 @@ impl LaneState {
                 queue.threads += 1;
                 Thread { shared: self.clone(), counts: true }
             };
-            // Tokio panics where the system refuses a thread and it has none yet.
+            // Tokio panics if the system refuses its first thread.
             if catch_unwind(AssertUnwindSafe(|| drop(runtime.spawn_blocking(move || thread.work())))).is_err() {
                 return false;
             }
@@ -94,7 +95,7 @@ impl LaneState {
         true
     }
 
-    /// Looks after the lane until it is idle.
+    /// Checks the lane at intervals until it is idle.
     async fn watch(self: Arc<Self>, runtime: Handle) {
         let mut pause = TICK;
         loop {
@@ -106,7 +107,7 @@ impl LaneState {
                     return;
                 }
             }
-            self.running().iter().for_each(|running| running.look_after());
+            self.running().iter().for_each(|running| running.check_calls());
             pause = if self.staff(&runtime) { TICK } else { WITHOUT_THREADS };
         }
     }
@@ -115,7 +116,7 @@ impl LaneState {
 /// A thread that takes frames.
 struct Thread {
     shared: Arc<LaneState>,
-    /// True if the queue counts it.
+    /// True if the queue counts this thread.
     counts: bool,
 }
 
@@ -125,7 +126,7 @@ impl Thread {
         while let Some((function, frame)) = self.next() {
             let shared = &self.shared;
             let kernel = shared.kernels.get(function).and_then(Option::as_ref);
-            // After a panic the frame is dropped all the same: its calls go back.
+            // After a panic the frame is still dropped, which gives its calls back.
             let ended = catch_unwind(AssertUnwindSafe(|| frame.run(&**kernel?, &shared.closed)));
             // Its place is free before the frame is dropped.
             shared.queue.lock().running.retain(|other| !Arc::ptr_eq(other, &frame));
@@ -133,11 +134,11 @@ impl Thread {
         }
     }
 
-    /// Takes a frame over, and says of which function it is.
+    /// Takes the next frame, and returns the function of its calls.
     fn next(&mut self) -> Option<(FunctionId, Arc<RunningFrame>)> {
         let mut queue = self.shared.queue.lock();
         let Some(frame) = queue.waiting.pop_front() else {
-            // Under the same lock: a frame that comes now gets a separate thread.
+            // Under the same lock, so that a frame that comes now gets another thread.
             queue.threads -= 1;
             self.counts = false;
             return None;
@@ -182,7 +183,7 @@ impl Lane for NativeLane {
         let mut queue = self.shared.queue.lock();
         if self.shared.closed.load(Ordering::Acquire) {
             drop(queue);
-            return; // dropped: its calls go back
+            return; // dropped, which gives its calls back
         }
         queue.waiting.push_back(frame);
         let is_watched = std::mem::replace(&mut queue.watched, true);

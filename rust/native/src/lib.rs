@@ -1,7 +1,7 @@
 //! The native lane: runs `kernels` on blocking threads of the runtime, over all cores.
 //!
 //! - No call needs Python, its lock or a copy of an ASCII text.
-//! - A thread is there as long as frames wait for it; an idle lane has none.
+//! - Threads exist only while frames wait for them; an idle lane has none.
 #![forbid(unsafe_code)]
 
 mod inputs;

@@ -1,9 +1,9 @@
 //! A frame that a thread runs: one call at a time, each ended before the next is started.
 //!
-//! - The kernel runs without the lock; it asks, now and then, whether it should go on.
+//! - The kernel runs without the lock, and checks at intervals whether it should go on.
 //! - A call that came back after its timeout timed out.
-//! - Calls behind one that takes long go back to the scheduler, for other threads, whether the
-//!   kernel asks or not.
+//! - Calls behind one that takes long go back to the scheduler, for other threads, even if the
+//!   kernel makes no checks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ const TAKE_BACK_NS: u64 = 20_000_000;
 struct State {
     /// Taken by its thread, at the end.
     frame: Option<Frame>,
-    /// The running call, and since when.
+    /// The running call and its start.
     current: Option<(usize, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl RunningFrame {
         Self { state: Mutex::new(State { frame: Some(frame), current: None }), clock }
     }
 
-    /// The running call.
+    /// Returns a snapshot of the running call.
     pub fn inspect(&self, now_ns: u64) -> Option<InFlightCall> {
         let state = self.state.lock();
         let (frame, (call, started_ns)) = (state.frame.as_ref()?, state.current?);
@@ -55,8 +55,8 @@ impl RunningFrame {
         }
     }
 
-    /// Completes the ended calls; what waits behind a call that takes long goes back.
-    pub fn look_after(&self) {
+    /// Completes the ended calls, and gives back the calls behind one that takes long.
+    pub fn check_calls(&self) {
         let mut state = self.state.lock();
         let current = state.current;
         let Some(frame) = &mut state.frame else { return };
@@ -64,15 +64,15 @@ impl RunningFrame {
         let Some((call, started_ns)) = current else { return };
         let age_ns = self.clock.now_ns().saturating_sub(started_ns);
         let behind = call + 1..frame.len();
-        // Once a call: nothing is left behind it afterwards.
+        // This happens at most once per call, since no calls are left behind it afterwards.
         if age_ns > TAKE_BACK_NS && behind.clone().any(|call| frame.is_pending(call)) {
             frame.observe(age_ns);
             frame.give_back(behind);
         }
     }
 
-    /// Runs the calls that still count, until `closed`. The frame is to be dropped without a lock
-    /// held: calls that did not run go back with it.
+    /// Runs the open calls, until `closed`. Drop the returned frame without a lock held: calls that
+    /// did not run go back with it.
     pub fn run(&self, kernel: &dyn Kernel, closed: &AtomicBool) -> Option<Frame> {
         let (forms, mut next) = (kernel.inputs(), 0);
         let (payload, kinds, timeout_ns) = {
@@ -104,7 +104,7 @@ impl RunningFrame {
         self.state.lock().frame.as_ref().map(Frame::function_id).ok_or(Fault::Stopped)
     }
 
-    /// The next call that counts, and its sample.
+    /// Returns the next open call, and its sample.
     fn start(&self, from: usize, closed: &AtomicBool) -> Option<(usize, u32)> {
         let state = self.state.lock();
         let frame = state.frame.as_ref().filter(|_| !closed.load(Ordering::Acquire))?;
@@ -112,7 +112,7 @@ impl RunningFrame {
         Some((call, u32::try_from(frame.first(call)).ok()?))
     }
 
-    /// Returns whether the running call still counts.
+    /// Returns whether the running call is still open.
     fn is_open(&self, call: usize) -> bool {
         self.state.lock().frame.as_ref().is_some_and(|frame| frame.is_open(call))
     }
@@ -135,7 +135,7 @@ impl RunningFrame {
                 let failure = Failure { retryable: false, ..Failure::new(FailureKind::Error, reason) };
                 frame.fail(call, failure, times);
             }
-            Err(Fault::Stopped) => {} // ended from outside, or it goes back with the frame
+            Err(Fault::Stopped) => {} // ended from outside, or goes back with the frame
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting work, on a separate thread: not on one that others need.
+//! Blocking work, on a thread that no other work needs.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,12 +6,12 @@ use std::thread;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Runs it; what it gives comes on the channel, which is closed if it panics. If no thread can be
-/// started, as the limit on processes is reached, the work runs here.
+/// Runs `work` and sends its result on the channel, which is closed if the work panics. If no
+/// thread can be started, because the limit on processes is reached, the work runs on this thread.
 pub(super) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
     let (sender, receiver) = oneshot::channel();
     let task = move || {
-        let _ = sender.send(work()); // nobody may wait for it
+        let _ = sender.send(work()); // the receiver may be gone
     };
     // Shared: a thread that can't be started drops its closure.
     let task = Arc::new(Mutex::new(Some(task)));

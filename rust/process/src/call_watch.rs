@@ -1,12 +1,11 @@
-//! When the call in hand is slow, out of time or out of grace: pure decisions over what the page
-//! shows.
+//! Decides when the running call is slow, out of time or out of grace; pure functions of what the
+//! page shows.
 //!
-//! - Nothing is done on one look: claim and start must be the same on two (shared-page-1). A stated
-//!   start counts only between the sending of the frame and the first sight of the claim.
-//! - A claim is signalled once, asked for its stack shortly before its kill, and killed a grace
-//!   later.
-//! - A worker that shows no claim for `SILENT` is killed; `LATE` is enough where its frame has
-//!   ended or it is stopped. The same holds for one whose claims go back again and again.
+//! - Every action needs two checks with the same claim and start (shared-page-1). A stated start
+//!   counts only if it is between the sending of the frame and the first sight of the claim.
+//! - A claim is signalled once; its stack is requested shortly before its kill, a grace later.
+//! - A worker that shows no claim for `SILENT` is killed; `LATE` is enough if its frame has ended
+//!   or it is stopped. A worker whose claims go backwards repeatedly is killed too.
 
 use std::time::Duration;
 
@@ -14,37 +13,37 @@ use guerdon_core::clock::nanos;
 
 use crate::shared_page::{DECODING, IMPORTING, LOADING, SETUP};
 
-/// Time between two looks at a busy worker.
+/// Interval of checks on a busy worker.
 pub(super) const TICK: Duration = Duration::from_millis(10);
-/// Age of a call from which on the calls behind it are given to others.
+/// Age of a call from which on the calls behind it are moved to other workers.
 pub(super) const SLOW: Duration = Duration::from_millis(20);
 /// Time that a busy worker may show no claim.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
-/// The same for one that can't be about to show any.
+/// The same for a worker that can't be about to show one.
 pub(super) const LATE: Duration = Duration::from_secs(1);
-/// Time before a kill at which the worker is asked for its location: a quarter of the grace,
-/// between these two, as a busy machine needs more than an idle one. If the grace is shorter still,
-/// it is asked at the kill.
+/// Time before a kill at which the stack of the worker is requested: a quarter of the grace,
+/// between these two bounds, because a busy machine needs more time than an idle one. If the grace
+/// is shorter still, the request comes with the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 pub(super) const MOST_WORDS: Duration = Duration::from_secs(1);
-/// Number of times that a claim may go back in one frame: once by honest workers, where the claim
-/// was guessed from half a snapshot.
+/// Times that a claim may go backwards in one frame. Correct workers do so once, if the claim was
+/// guessed from half a snapshot.
 const BACKS: u32 = 16;
-/// Time until a look that may confirm what the last one saw.
+/// Time until a check that may confirm the last one.
 const CONFIRM: Duration = Duration::from_millis(2);
 
 /// The call or phase that a worker claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InHand {
+pub(super) struct RunningClaim {
     pub claim: u64,
     /// Start by the worker's clock.
     pub started_ns: u64,
-    /// When its frame was sent.
+    /// The time when its frame was sent.
     pub sent_ns: u64,
     /// Time limit of the running call, from its start.
     pub limit_ns: u64,
     pub grace_ns: u64,
-    /// False once nobody waits for it.
+    /// False if its outcome is not needed any more.
     pub open: bool,
 }
 
@@ -53,11 +52,11 @@ pub(super) struct InHand {
 pub(super) enum Action {
     /// Send the timeout signal for the claim.
     Fire,
-    /// Ask for the stack: the kill is near.
+    /// Request the stack, because the kill is near.
     AskStack,
     /// Kill the process group.
     Kill,
-    /// The same, for its claim.
+    /// Kill the process group for the claim itself.
     Disown,
 }
 
@@ -65,38 +64,38 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Check {
     pub action: Option<Action>,
-    /// The call in hand runs longer than `SLOW`.
+    /// The running call is older than `SLOW`.
     pub slow: bool,
-    /// Age of the call; 0 when nothing is in hand for certain.
+    /// Age of the call; 0 if none is confirmed.
     pub age_ns: u64,
-    /// When to look again.
+    /// Time of the next check.
     pub wake_ns: u64,
 }
 
 /// Results of earlier checks.
 #[derive(Default)]
 pub(super) struct CallWatch {
-    /// Claim and stated start at the last look, and when that claim was seen first.
+    /// Claim and stated start at the last check, and the first sight of that claim.
     seen: Option<(u64, u64, u64)>,
     /// The last claim that was signalled.
     fired: Option<u64>,
-    /// The last claim whose location was asked for.
+    /// The last claim whose stack was requested.
     asked: Option<u64>,
-    /// The claim in hand when it was found closed, and when.
+    /// The claim that was found closed, and the time.
     closed: Option<(u64, u64)>,
-    /// The claim furthest ahead in its frame, and how often an earlier one was seen since that
-    /// frame began.
+    /// The claim furthest ahead in its frame, and how often an earlier one was seen since the frame
+    /// began.
     furthest: u64,
     backs: u32,
-    /// Since when nothing has been claimed.
+    /// Since when no claim has been seen.
     silent_ns: Option<u64>,
 }
 
 impl CallWatch {
-    /// One look at a busy worker.
-    pub(super) fn check(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Check {
+    /// Makes a check on a busy worker.
+    pub(super) fn check(&mut self, now_ns: u64, running_claim: Option<RunningClaim>) -> Check {
         let tick = now_ns.saturating_add(nanos(TICK));
-        let Some(hand) = in_hand else {
+        let Some(hand) = running_claim else {
             self.seen = None;
             let since = *self.silent_ns.get_or_insert(now_ns);
             let action = (now_ns.saturating_sub(since) >= nanos(SILENT)).then_some(Action::Kill);
@@ -110,7 +109,7 @@ impl CallWatch {
             _ => (false, now_ns),
         };
         self.seen = Some((hand.claim, hand.started_ns, first_ns));
-        if self.goes_back(hand.claim) {
+        if self.goes_backwards(hand.claim) {
             return Check { action: Some(Action::Disown), slow: false, age_ns: 0, wake_ns: tick };
         }
         let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns);
@@ -150,8 +149,8 @@ impl CallWatch {
         Check { action, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
     }
 
-    /// Notes a claim; whether the worker goes back too often.
-    fn goes_back(&mut self, claim: u64) -> bool {
+    /// Records a claim; true if the worker's claims go backwards too often.
+    fn goes_backwards(&mut self, claim: u64) -> bool {
         if claim >> 8 != self.furthest >> 8 {
             self.backs = 0;
         } else if place(claim) < place(self.furthest) {
@@ -162,18 +161,19 @@ impl CallWatch {
         false
     }
 
-    /// Returns whether nothing has been claimed for `LATE`.
+    /// Returns whether no claim has been seen for `LATE`.
     pub(super) fn is_late(&self, now_ns: u64) -> bool {
         self.silent_ns.is_some_and(|since| now_ns.saturating_sub(since) >= nanos(LATE))
     }
 
-    /// The worker answered: the time without a claim counts anew.
-    pub(super) fn heard(&mut self) {
+    /// Restarts the time without a claim, because the worker answered.
+    pub(super) fn restart_silence(&mut self) {
         self.silent_ns = None;
     }
 }
 
-/// Returns the place of a claim in its frame: loading, setup, importing, decoding, then the calls.
+/// Returns the position of a claim in its frame: loading, setup, importing, decoding, then the
+/// calls.
 const fn place(claim: u64) -> u64 {
     match (claim & 0xFF) as u8 {
         LOADING => 0,
@@ -191,8 +191,15 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn hand(claim: u64, started_ms: u64) -> InHand {
-        InHand { claim, started_ns: started_ms * MS, sent_ns: 0, limit_ns: 100 * MS, grace_ns: 50 * MS, open: true }
+    fn hand(claim: u64, started_ms: u64) -> RunningClaim {
+        RunningClaim {
+            claim,
+            started_ns: started_ms * MS,
+            sent_ns: 0,
+            limit_ns: 100 * MS,
+            grace_ns: 50 * MS,
+            open: true,
+        }
     }
 
     #[test]
@@ -217,7 +224,7 @@ mod tests {
     #[test]
     fn a_grace_too_short_for_a_question_is_only_a_grace() {
         let mut watch = CallWatch::default();
-        let hand = InHand { grace_ns: 10 * MS, ..hand(257, 1_000) };
+        let hand = RunningClaim { grace_ns: 10 * MS, ..hand(257, 1_000) };
         watch.check(1_050 * MS, Some(hand));
         let orders: Vec<_> = [1_060, 1_100, 1_105, 1_110].map(|ms| watch.check(ms * MS, Some(hand)).action).into();
         assert_eq!(orders, [None, Some(Action::Fire), None, Some(Action::Kill)]);
@@ -235,7 +242,7 @@ mod tests {
     fn a_stated_start_in_the_past_or_the_future_changes_little() {
         for stated_ms in [0, 5_000_000] {
             let mut watch = CallWatch::default();
-            let hand = InHand { sent_ns: 990 * MS, ..hand(257, stated_ms) };
+            let hand = RunningClaim { sent_ns: 990 * MS, ..hand(257, stated_ms) };
             watch.check(1_000 * MS, Some(hand));
             assert_eq!(watch.check(1_050 * MS, Some(hand)).action, None);
             assert_eq!(watch.check(1_100 * MS, Some(hand)).action, Some(Action::Fire));
@@ -245,7 +252,7 @@ mod tests {
     #[test]
     fn a_closed_call_is_stopped_at_once() {
         let mut watch = CallWatch::default();
-        let closed = InHand { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
+        let closed = RunningClaim { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
         watch.check(1_001 * MS, Some(closed));
         assert_eq!(watch.check(1_003 * MS, Some(closed)).action, Some(Action::Fire));
         assert_eq!(watch.check(1_051 * MS, Some(closed)).action, Some(Action::Kill));
@@ -256,7 +263,7 @@ mod tests {
         let mut watch = CallWatch::default();
         assert_eq!(watch.check(0, None).action, None);
         assert_eq!(watch.check(29_000 * MS, None).action, None);
-        watch.heard();
+        watch.restart_silence();
         assert_eq!(watch.check(31_000 * MS, None).action, None);
         assert_eq!([31_999, 32_000].map(|ms| watch.is_late(ms * MS)), [false, true]);
         assert_eq!(watch.check(61_000 * MS, None).action, Some(Action::Kill));

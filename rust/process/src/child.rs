@@ -1,8 +1,8 @@
-//! A worker process, seen from outside.
+//! A worker process, as its supervisor sees it.
 //!
 //! It is signalled by its pidfd, and its group by number, which is safe while the zygote lives: the
-//! zygote reaps on request, and until then the number is taken. Its end shows at its pidfd, never
-//! at its socket, which its forks may hold open.
+//! zygote reaps on request, and until then the number is taken. Its end is detected at the pidfd,
+//! not at the socket, which forks of the worker may hold open.
 
 use std::io;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::parent::Parent;
 use crate::shared_page::SharedPage;
 use crate::stack_file::StackFile;
 
-/// Time that a process has to end once its socket is closed or it was killed.
+/// Time in which a process must end after its socket was closed or it was killed.
 pub(super) const DYING: Duration = Duration::from_millis(500);
 
-/// A number that all descendants of one worker carry, whatever session they are in.
+/// A number that all descendants of one worker carry, in any session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkerMark(pub u64);
 
@@ -31,7 +31,7 @@ impl WorkerMark {
     }
 }
 
-/// A worker just forked, and our ends of its descriptors.
+/// A worker that was just forked, and our ends of its descriptors.
 pub(super) struct ForkedWorker {
     pub child: Child,
     pub socket: UnixStream,
@@ -42,20 +42,21 @@ pub(super) struct ForkedWorker {
 pub(super) struct Child {
     pub pid: Pid,
     pub pidfd: Pidfd,
-    /// Mark by which the zygote finds processes that it left behind.
+    /// Mark by which the zygote finds processes that the worker left behind.
     pub mark: WorkerMark,
     pub page: SharedPage,
-    /// File for its stack, written on request.
+    /// The file of its stack, which is written on request.
     pub stack: StackFile,
     /// The process that forked it.
     pub parent: Arc<Parent>,
 }
 
 impl Child {
-    /// Kills the process and all of its group. Harmless when they have ended.
+    /// Kills the process and its group. Harmless after their end.
     pub(super) fn kill(&self) {
         if self.parent.is_alive() {
-            // The group is gone already, or nothing that we may do helps.
+            // An error means that the group is gone, or that we lack the permission, which nothing
+            // here can change.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
         let _ = self.pidfd.signal(Signal::KILL);
@@ -66,7 +67,7 @@ impl Child {
     }
 }
 
-/// Returns whether the kernel says that a process is stopped, by a signal or a debugger.
+/// Returns whether a process is stopped, by a signal or a debugger, according to the kernel.
 pub(super) fn is_stopped(pid: Pid) -> bool {
     let state = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok().and_then(|text| {
         let after = text.iter().rposition(|byte| *byte == b')')?; // its name may hold anything
@@ -75,7 +76,8 @@ pub(super) fn is_stopped(pid: Pid) -> bool {
     matches!(state, Some(b'T' | b't'))
 }
 
-/// Reads a pid from another process: a child of a zygote is neither this process nor init.
+/// Reads a pid from another process. This process and init are refused, because a zygote has
+/// neither as a child.
 pub(super) fn pid_from_message(value: i64) -> io::Result<Pid> {
     if value < 0 {
         let errno = i32::try_from(-value).unwrap_or(0);

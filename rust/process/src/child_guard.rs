@@ -1,5 +1,4 @@
-//! A child process that leaves no zombie: an owner that is dropped before it waited kills it and
-//! waits.
+//! A child process that leaves no zombie: dropping it kills the process and waits for its end.
 
 use std::ops::{Deref, DerefMut};
 use std::process::Child;
@@ -28,10 +27,10 @@ impl DerefMut for ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // one that was waited for is known to have ended.
+        // After a wait the process counts as ended.
         if matches!(self.0.try_wait(), Ok(None)) {
             let _ = self.0.kill();
-            let _ = self.0.wait(); // killed: it takes a moment
+            let _ = self.0.wait(); // it was killed, so this takes a moment
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct ProcessConfig {
     /// By function; a function beyond the end has none.
     #[serde(skip)]
     pub resource_limits: Vec<ResourceLimits>,
-    /// When a worker is replaced that could go on.
+    /// Bounds at which a worker is replaced although it could go on.
     pub recycle: Recycle,
     /// All of the zygote's environment, and so of the workers'; `None`: this process's.
     #[serde(deserialize_with = "environment")]
@@ -47,8 +47,8 @@ fn environment<'de, D: Deserializer<'de>>(given: D) -> Result<Option<Vec<(OsStri
 }
 
 impl ProcessConfig {
-    /// Workers are replaced only when they end, have this process's environment, and print to
-    /// standard error.
+    /// Makes a configuration without limits: workers are replaced only at their end, have this
+    /// process's environment, and print to standard error.
     #[must_use]
     pub fn new(python: PathBuf, worker_dir: PathBuf, serialized_functions: Vec<u8>, workers: usize) -> Self {
         Self {
@@ -63,10 +63,10 @@ impl ProcessConfig {
         }
     }
 
-    /// The most calls of a function in one frame that may have several.
+    /// The most calls in one frame of a function whose frames may have several.
     #[must_use]
     pub fn frame_calls(&self, function: FunctionId) -> usize {
-        // The output of one call can be told from the next one's only in a frame of one call
+        // Outputs of consecutive calls can be separated only if each is alone in its frame
         // (`meter`).
         if self.limits_of(function).max_output.is_some() { 1 } else { self.recycle.frame_calls(CALLS) }
     }

@@ -1,5 +1,5 @@
-//! The trainer's file descriptors: five a worker. The soft limit is raised as far as the workers
-//! need, and some descriptors are left to the trainer.
+//! The trainer's file descriptors, of which a worker takes five. The soft limit is raised as far as
+//! the workers need, and some descriptors are left to the trainer.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -7,11 +7,12 @@ use std::os::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for each worker: two at a time where one follows another, and what a batch takes.
+/// Descriptors for each worker: those of two workers while one replaces the other, and those of a
+/// batch.
 const A_WORKER: u64 = 12;
 /// Descriptors for everything else in this process.
 const OTHERS: u64 = 1024;
-/// Descriptors that workers leave to the trainer, where the limit allows.
+/// Descriptors that workers leave to the trainer, if the limit allows.
 const LEFT: u64 = 128;
 
 /// Raises the soft limit on open files towards the hard one, if `workers` workers need it.
@@ -20,15 +21,15 @@ pub(super) fn raise_limit(workers: usize) {
     let needed = (workers as u64).saturating_mul(A_WORKER).saturating_add(OTHERS);
     let wanted = maximum.map_or(needed, |most| needed.min(most));
     if current.is_some_and(|limit| limit < wanted) {
-        // If that fails fewer workers start, which is reported then.
+        // If that fails, fewer workers start, which is then reported.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
 }
 
-/// An error where another worker would leave the trainer too few descriptors.
+/// Fails if another worker would leave the trainer too few descriptors.
 pub(super) fn keep_some() -> io::Result<()> {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(()) };
-    // The lowest free one: below it all are taken.
+    // The lowest free descriptor: all below it are taken.
     let lowest = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3).map_err(io::Error::from);
     let lowest = match lowest {
         Ok(fd) => u64::try_from(fd.as_raw_fd()).unwrap_or(0),
@@ -38,7 +39,7 @@ pub(super) fn keep_some() -> io::Result<()> {
     if lowest + LEFT.min(limit / 8) >= limit { Err(Errno::MFILE.into()) } else { Ok(()) }
 }
 
-/// Returns the advice on the exhausted resource, by the text of a start's error.
+/// Returns advice on the exhausted resource, found in the text of a start's error.
 pub(super) fn advice(why: &str) -> &'static str {
     let is = |errno: Errno| why.contains(&format!("os error {}", errno.raw_os_error()));
     if is(Errno::MFILE) || is(Errno::NFILE) {

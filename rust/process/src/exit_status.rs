@@ -7,12 +7,12 @@ use std::fmt;
 pub(super) enum ExitStatus {
     Exited(i32),
     Killed(i32),
-    /// The process that could have asked is gone.
+    /// The process that reaped it is gone.
     Unknown,
 }
 
 impl ExitStatus {
-    /// Makes one from a wait status; negative when there was none.
+    /// Converts a wait status; negative without one.
     pub(super) const fn from_wait(status: i64) -> Self {
         match status {
             0..=0xFFFF if status & 0x7F == 0 => Self::Exited((status >> 8) as i32 & 0xFF),
@@ -21,13 +21,13 @@ impl ExitStatus {
         }
     }
 
-    /// Returns whether it may be SIGKILL.
+    /// Returns whether SIGKILL may have ended the process.
     pub(super) const fn may_be_killed(self) -> bool {
         matches!(self, Self::Killed(9) | Self::Unknown)
     }
 
-    /// Returns whether it is how a process ends that gets no memory: the kernel's SIGKILL, or what
-    /// C code makes of an allocation that failed.
+    /// Returns whether a process without memory may end like this: by the kernel's SIGKILL, or in C
+    /// code after a failed allocation.
     pub(super) const fn may_lack_memory(self) -> bool {
         matches!(self, Self::Killed(6 | 7 | 9 | 11))
     }

@@ -1,5 +1,5 @@
-//! Pools that can't start a worker ask those of others to make room: one idle worker per request
-//! leaves.
+//! Requests for room: if a pool can't start a worker, one idle worker of another pool leaves for
+//! each request.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use parking_lot::Mutex;
 /// The requests of a lane.
 #[derive(Default)]
 pub(super) struct GiveWay {
-    /// The pools that ask, with a number each. Written by those who ask and those who leave.
+    /// The requesting pools, each with a number. Written by requests and by leaving workers.
     requests: Mutex<(u64, Vec<(u64, usize)>)>,
 }
 
-/// A request; withdrawn when dropped.
+/// A request, withdrawn when it is dropped.
 pub(super) struct RoomRequest {
     way: Arc<GiveWay>,
     number: u64,
 }
 
 impl GiveWay {
-    /// Asks for room for a worker of this pool.
+    /// Requests room for a worker of this pool.
     pub(super) fn ask(self: &Arc<Self>, pool: usize) -> RoomRequest {
         let mut requests = self.requests.lock();
         requests.0 += 1;
@@ -29,7 +29,7 @@ impl GiveWay {
         RoomRequest { way: self.clone(), number }
     }
 
-    /// Takes on a request of another pool; whether there was one.
+    /// Accepts a request of another pool; false if there was none.
     pub(super) fn accept(&self, pool: usize) -> bool {
         let mut requests = self.requests.lock();
         let found = requests.1.iter().position(|(_, asks)| *asks != pool);

@@ -1,4 +1,4 @@
-//! The process lane, as the scheduler sees it.
+//! The process lane's implementation of `Lane`.
 
 use std::num::NonZero;
 use std::sync::atomic::Ordering;
@@ -26,9 +26,9 @@ use crate::slots::{DEPTH, Slots};
 use crate::supervisor::supervise;
 use crate::zygote::{Begin, LaneStage, Zygote};
 
-/// Most bytes of a frame: what a socket takes without a pause.
+/// Most bytes of a frame, which a socket takes without a pause.
 const FRAME_BYTES: usize = 256 << 10;
-/// Time that the workers have to go, before the zygote ends them.
+/// Time in which the workers must end before the zygote ends them.
 const WORKERS_END: Duration = Duration::from_millis(1500);
 
 /// Runs calls in worker processes that can be killed.
@@ -44,7 +44,7 @@ pub struct ProcessLane {
     stage: watch::Sender<LaneStage>,
     /// Set by `attach`.
     shared: OnceLock<Arc<LaneState>>,
-    /// The supervisors, and those of zygotes last. Taken by `close`.
+    /// The supervisors of slots, then those of zygotes. Taken by `close`.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -53,21 +53,21 @@ pub struct ProcessLane {
 pub struct ProcessStats {
     /// Worker processes alive now.
     pub workers: u64,
-    /// Workers forked since the start, those of single calls too.
+    /// Workers forked since the start, including those of single calls.
     pub forks: u64,
-    /// Workers that took another's place.
+    /// Workers that replaced another.
     pub restarts: u64,
-    /// Workers that were killed: out of time, or out of step.
+    /// Workers that were killed: out of time, or for wrong messages.
     pub kills: u64,
-    /// Workers that loaded the functions themselves instead of being forked with them.
+    /// Workers that loaded the functions by themselves instead of being forked with them.
     pub loads: u64,
-    /// Lines of output that were not shown.
+    /// Lines of output that were dropped.
     pub dropped_lines: u64,
 }
 
 impl ProcessLane {
-    /// A lane for those of the engine's functions whose `lane` is `index`. Its processes start when
-    /// the scheduler attaches it.
+    /// Makes a lane for those of the engine's functions whose `lane` is `index`. Its processes
+    /// start when the scheduler attaches it.
     #[must_use]
     pub fn new(
         runtime: Handle,
@@ -158,7 +158,7 @@ impl Lane for ProcessLane {
     }
 
     fn frames_for_cores(&self, function: FunctionId) -> usize {
-        // A frame of one call waits: for a fork, or until what the call printed is counted.
+        // A frame of one call waits for a fork, or until its output is counted.
         let waits = self.frame_calls(function) == 1;
         let fewer = !waits && self.frames_for_cores < self.parallelism(function);
         if fewer { self.frames_for_cores } else { usize::MAX }
@@ -179,7 +179,7 @@ impl Lane for ProcessLane {
     }
 
     fn run(&self, frame: Frame) {
-        // Dropped frames go back to the scheduler.
+        // A frame before `attach` is dropped, and goes back to the scheduler.
         let Some(shared) = self.shared.get() else { return };
         shared.preload(&frame);
         let losses = shared.losses.losses(&frame);
@@ -218,13 +218,12 @@ impl Lane for ProcessLane {
         let shared = self.shared.get().cloned();
         Box::pin(async move {
             if let Some(shared) = &shared {
-                // The zygote ends the remaining ones then.
+                // The zygote ends the remaining workers then.
                 let _ = timeout(WORKERS_END, shared.all_ended()).await;
             }
             stage.send_replace(LaneStage::Ended);
             for task in tasks {
-                // A supervisor that panicked has nothing left to end: its processes are the
-                // zygote's.
+                // After a panic of a supervisor the zygote ends its processes.
                 let _ = task.await;
             }
             if let Some(shared) = &shared {

@@ -28,7 +28,7 @@ use crate::output::Printer;
 use crate::slots::{Slot, SlotKind, Slots};
 use crate::zygote::{LaneStage, Zygote};
 
-/// Between two looks at frames that a session has locked, as it pickles values.
+/// Interval of attempts to read frames that a session has locked while it pickles values.
 const FRAMES_LOCKED: Duration = Duration::from_millis(1);
 
 pub(super) struct LaneState {
@@ -36,9 +36,9 @@ pub(super) struct LaneState {
     pub clock: Clock,
     pub waker: LaneWaker,
     pub zygote: Zygote,
-    /// Zygote for calls that zygotes were lost under.
+    /// Zygote for calls during which zygotes were lost.
     pub suspects_zygote: Zygote,
-    /// The modules of values that the zygotes have. Written by frames that bring more.
+    /// The modules that the zygotes import for values. Written by frames that need more.
     modules: Mutex<BTreeSet<Arc<str>>>,
     /// Calls that were in flight when zygotes were lost.
     pub losses: LossLedger<()>,
@@ -47,24 +47,24 @@ pub(super) struct LaneState {
     pub names: Arc<[Arc<str>]>,
     /// The folder of the worker's code, which stacks leave out.
     pub worker_dir: String,
-    /// Bounds the start of a worker that loads the functions itself.
+    /// Bounds the start of a worker that loads the functions by itself.
     pub load_timeout: Duration,
     /// Written by `ProcessLane::close`.
     pub stage: watch::Receiver<LaneStage>,
     pub counts: Counts,
     /// Sessions of all workers.
     pub sessions: OpenSessions,
-    /// True once a narrow pool was reported. Written by the supervisors.
+    /// True once a warning about a narrow pool was given. Written by the supervisors.
     reported_narrow: AtomicBool,
-    /// Slots that can't start a worker ask others' to make room.
+    /// Requests of slots that can't start a worker for room.
     pub give_way: Arc<GiveWay>,
-    /// Processes that have not been seen to end. Written by `LiveProcess`.
+    /// Processes whose end was not seen yet. Written by `LiveProcess`.
     live: Mutex<BTreeSet<i32>>,
     /// The size of `live`.
     alive: watch::Sender<usize>,
 }
 
-/// Counted since the lane started. Written by the supervisors.
+/// Counts since the lane's start. Written by the supervisors.
 #[derive(Default)]
 pub(super) struct Counts {
     pub forks: AtomicU64,
@@ -109,8 +109,8 @@ impl LaneState {
         }
     }
 
-    /// Tells the zygotes which modules the values of a frame need, so that its worker is forked
-    /// with them.
+    /// Sends the names of a frame's modules to the zygotes, so that the frame's worker is forked
+    /// with these modules.
     pub(super) fn preload(&self, frame: &Frame) {
         let mut new = Vec::new();
         columns::modules(frame, &mut |name| {
@@ -127,7 +127,7 @@ impl LaneState {
         }
     }
 
-    /// Tells the engine's tracer, if there is one, what happened to a slot's worker.
+    /// Reports an event of a slot's worker to the engine's tracer, if there is one.
     pub(super) fn moment(&self, what: Moment, slot: &Slot, why: impl FnOnce() -> String) {
         if let Some(tracer) = self.waker.tracer() {
             let (executor, at_ns) = (Executor::Worker(slot.index), self.clock.now_ns());
@@ -135,7 +135,7 @@ impl LaneState {
         }
     }
 
-    /// Returns whether what a function prints decides how its calls end.
+    /// Returns whether a function's output is counted before its calls end.
     pub(super) fn is_metered(&self, function: FunctionId) -> bool {
         self.config.limits_of(function).max_output.is_some()
     }
@@ -145,13 +145,13 @@ impl LaneState {
         self.sessions.complete_ended(|function| self.is_metered(function), || self.clock.now_ns());
     }
 
-    /// Asks the workers for their calls and stacks, while the work goes on. A worker without a call
-    /// drops the sender; a call whose stack can't be had comes without.
+    /// Requests the calls and stacks of the workers, while the work goes on. A worker without a
+    /// call drops the sender; a call whose stack can't be read comes without it.
     pub(super) fn ask_in_flight(self: &Arc<Self>, runtime: &Handle, within: Duration, answer: &Sender<InFlight>) {
         for (child, frames) in self.sessions.all() {
             let (shared, answer) = (self.clone(), answer.clone());
             runtime.spawn(async move {
-                let in_hand = timeout(within / 4, async {
+                let running_claim = timeout(within / 4, async {
                     loop {
                         if let Some(frames) = frames.try_lock() {
                             return frames.in_flight_call(&child.page.read().ok()?, shared.clock.now_ns());
@@ -159,11 +159,11 @@ impl LaneState {
                         sleep(FRAMES_LOCKED).await;
                     }
                 });
-                let (claim, call) = in_hand.await.ok()??;
+                let (claim, call) = running_claim.await.ok()??;
                 drop(frames); // a session that ends gives its calls back by dropping them
                 let stack = child.stack(claim, &shared.worker_dir, within / 4 * 3).await;
                 let location = Location::Worker(child.pid.as_raw_nonzero().get());
-                // The asking thread may have given up.
+                // The requesting thread may have stopped waiting.
                 answer.send(InFlight { call, location, stack: Stack::found(stack) }).ok()
             });
         }
@@ -171,7 +171,7 @@ impl LaneState {
 
     /// Waits until the lane closes.
     pub(super) async fn closed(&self) {
-        // An error: the lane is gone altogether.
+        // An error means that the whole lane is gone.
         let _ = self.stage.clone().wait_for(|stage| *stage > LaneStage::Open).await;
     }
 
@@ -179,33 +179,33 @@ impl LaneState {
         *self.stage.borrow() > LaneStage::Open
     }
 
-    /// Asks workers of other pools to make room for one of this pool.
-    pub(super) fn ask_for_room(&self, pool: usize) -> RoomRequest {
+    /// Requests room for a worker of this pool from workers of other pools.
+    pub(super) fn request_room(&self, pool: usize) -> RoomRequest {
         let request = self.give_way.ask(pool);
         self.slots.nudge_others(pool);
         request
     }
 
-    /// Says once that a pool runs with fewer workers than it may have.
+    /// Warns once that a pool runs with fewer workers than it may have.
     pub(super) fn report_narrow(&self, kind: SlotKind, workers: usize, why: &str) {
         if !self.reported_narrow.swap(true, Ordering::Relaxed) {
             let one = matches!(kind, SlotKind::Pinned | SlotKind::OwnZygote);
             let of = if one { 1 } else { self.config.workers.max(1) };
             let advice = descriptors::advice(why);
-            self.printer.say(&format!(
+            self.printer.lane_line(&format!(
                 "runs with {workers} of {of} workers, as another could not be started: {why}. {advice}. More are tried \
                  from time to time"
             ));
         }
     }
 
-    /// The zygote that forks the workers of such slots.
+    /// The zygote that forks the workers of slots of this kind.
     pub(super) const fn zygote_of(&self, kind: SlotKind) -> &Zygote {
         if matches!(kind, SlotKind::OwnZygote) { &self.suspects_zygote } else { &self.zygote }
     }
 
-    /// Fails a frame for which no worker can be started; where others of its function may have one,
-    /// itself alone.
+    /// Fails a frame for which no worker can be started. If `itself` is set, only its calls fail,
+    /// because other frames of its function may get a worker.
     pub(super) fn refuse(mut frame: Frame, why: String, itself: bool) {
         if !itself {
             frame.fail_setup(why, None);
@@ -214,7 +214,7 @@ impl LaneState {
         frame.refuse(format!("{why}. It must have one to itself, as a zygote was lost under it"));
     }
 
-    /// Keeps account of a process until the guard is dropped.
+    /// Counts a process as alive until the guard is dropped.
     pub(super) fn account(self: &Arc<Self>, pid: Pid) -> LiveProcess {
         let pid = pid.as_raw_nonzero().get();
         self.counts.forks.fetch_add(1, Ordering::Relaxed);
@@ -228,14 +228,14 @@ impl LaneState {
         self.live.lock().iter().copied().collect()
     }
 
-    /// Waits until no process is accounted for.
+    /// Waits until no process is counted.
     pub(super) async fn all_ended(&self) {
-        // The sender is ours: no error.
+        // The sender lives as long as this, so the wait can't fail.
         let _ = self.alive.subscribe().wait_for(|alive| *alive == 0).await;
     }
 }
 
-/// A process that has not been seen to end.
+/// A process whose end was not seen yet.
 pub(super) struct LiveProcess {
     shared: Arc<LaneState>,
     pid: i32,

@@ -1,4 +1,4 @@
-//! The process lane: calls in worker processes that can be killed. `python/guerdon/_worker` is the
+//! The process lane: calls in worker processes that can be killed. `python/guerdon/_worker` has the
 //! other side of `wire`, the core's `columns`, `shared_page` and `zygote_requests`.
 //!
 //! - No message and no system call per sample: progress and values are in the shared page.

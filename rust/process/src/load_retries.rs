@@ -1,16 +1,16 @@
-//! Decides if another loader is tried, or workers load the functions for themselves.
+//! Decides whether another loader is tried, or workers load the functions by themselves.
 //!
-//! One loader that dies is replaced at once. After two in a row workers load each function when it
-//! is first called; another loader is tried after a wait that doubles with each death. A loader
-//! that hangs is the last one: nothing is forked while one loads.
+//! One loader that dies is replaced at once. After two in a row workers load each function at its
+//! first call; another loader is tried after a wait that doubles with each death. A loader that
+//! hangs is the last one, because no worker can be forked while a loader loads.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Deaths in a row from which on workers load late.
+/// Deaths in a row from which on workers load functions late.
 const DEATHS: u32 = 2;
-/// The first while, and how often it doubles at most.
+/// The first wait, and how often it doubles at most.
 const WHILE: Duration = Duration::from_secs(10);
 const DOUBLINGS: u32 = 9;
 
@@ -30,7 +30,7 @@ enum Late {
 }
 
 impl LoadRetries {
-    /// Returns whether workers load for themselves.
+    /// Returns whether workers load functions by themselves.
     pub(super) const fn is_late(&self) -> bool {
         !matches!(self.late, Late::No)
     }

@@ -1,5 +1,5 @@
-//! The frames of all workers, for `dump()` and for threads that complete ended calls ahead of the
-//! sessions: whatever ends a batch counts the calls that had returned by then.
+//! The frames of all workers, for `dump()` and for threads that complete ended calls before the
+//! sessions do: the end of a batch counts the calls that have returned by then.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::child::Child;
 use crate::in_flight::InFlightFrames;
 
-/// Time to wait for a session that is busy with its frames. It may run the user's code, as it
-/// pickles values: deadlines don't wait for that.
+/// Time to wait for a session that has locked its frames. It may run the user's code while it
+/// pickles values, and deadlines must not wait for that.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct OpenSession {
 }
 
 impl OpenSessions {
-    /// The frames of a new session.
+    /// Adds the frames of a new session.
     pub(super) fn open(&self, child: &Arc<Child>) -> Arc<Mutex<InFlightFrames>> {
         let frames = Arc::default();
         let mut open = self.0.lock();
@@ -32,7 +32,7 @@ impl OpenSessions {
         frames
     }
 
-    /// The workers, each with its frames.
+    /// Returns the workers, each with its frames.
     pub(super) fn all(&self) -> Vec<(Arc<Child>, Arc<Mutex<InFlightFrames>>)> {
         let both = |session: &OpenSession| Some((session.child.upgrade()?, session.frames.upgrade()?));
         self.0.lock().iter().filter_map(both).collect()

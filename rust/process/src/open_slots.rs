@@ -1,5 +1,5 @@
-//! The slots of one pool that take frames, as sets of bits: an idle one is looked up and room is
-//! counted, however many slots there are.
+//! The slots of one pool that take frames, as sets of bits: finding an idle slot and counting room
+//! are quick with any number of slots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ pub(super) enum Openness {
 /// The slots of one pool, by number. Each slot writes its own bits, under its own lock.
 #[derive(Debug)]
 pub(super) struct OpenSlots {
-    /// By `Openness`; each 64 slots a word.
+    /// Sets by `Openness`; each word has 64 slots.
     words: [Vec<AtomicU64>; 4],
 }
 
@@ -31,8 +31,8 @@ impl OpenSlots {
         Self { words: [set(), set(), set(), set()] }
     }
 
-    /// Moves a slot from one set to another. In between it is in both, never in neither: who looks
-    /// for room then must not miss it.
+    /// Moves a slot from one set to another. Meanwhile it is in both, never in neither, so that a
+    /// concurrent search finds it.
     pub(super) fn move_slot(&self, slot: usize, from: Option<Openness>, to: Option<Openness>) {
         let bit = 1 << (slot % BITS);
         if let Some(word) = to.and_then(|to| self.words[to as usize].get(slot / BITS)) {

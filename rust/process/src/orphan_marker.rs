@@ -1,10 +1,10 @@
-//! A mark in the environment of all processes of one zygote, by which those that outlived it are
-//! found.
+//! A mark in the environment of all processes of one zygote, by which processes that outlived the
+//! zygote are found.
 //!
-//! A living zygote is the subreaper of its descendants and ends them; one that was killed cannot.
-//! Each zygote has its own mark. A process is killed by a pidfd opened before its environment was
-//! read, so its number can't have become another's. One that is just executing a program has no
-//! environment for a moment and is looked at again.
+//! A living zygote is the subreaper of its descendants and ends them; a killed one cannot. Each
+//! zygote has a different mark. A process is killed by a pidfd that was opened before its
+//! environment was read, so the pid can't be reused in between. A process that is just executing a
+//! program has no environment for a moment and is checked again.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// The variable that holds the mark.
 const VARIABLE: &str = "GUERDON_POOL";
-/// Looks at the processes of this machine, until one finds nothing; what is killed may just have
-/// forked, or not show its mark yet.
-const LOOKS: u32 = 50;
+/// Searches through the processes of this machine until one finds no marked process: a killed
+/// process may just have forked, and another may not show its mark yet.
+const SEARCHES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The mark of one zygote.
@@ -24,8 +24,8 @@ pub(super) struct OrphanMarker(String);
 
 impl OrphanMarker {
     pub(super) fn new() -> Self {
-        // The number of this process too: generators that ranks seed in the same nanosecond, by
-        // time, draw the same.
+        // The pid is part of the mark, because random generators that ranks seed in the same
+        // nanosecond give equal numbers.
         Self(format!("{:x}-{:016x}{:016x}", std::process::id(), fastrand::u64(..), fastrand::u64(..)))
     }
 
@@ -37,10 +37,10 @@ impl OrphanMarker {
     /// Kills every process that carries the mark. Blocks for some milliseconds.
     pub(super) fn sweep(&self) {
         let mark = OsString::from(format!("{VARIABLE}={}", self.0)).into_encoded_bytes();
-        for _ in 0..LOOKS {
+        for _ in 0..SEARCHES {
             let Ok(processes) = std::fs::read_dir("/proc") else { return };
             let names = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            if names.filter(|number| look_at(*number, &mark)).count() == 0 {
+            if names.filter(|number| kill_if_marked(*number, &mark)).count() == 0 {
                 return;
             }
             std::thread::sleep(PAUSE);
@@ -48,9 +48,9 @@ impl OrphanMarker {
     }
 }
 
-/// Kills a process if it carries the mark; whether there has to be another look. Not for one that
-/// has ended, nor for one of another user.
-fn look_at(number: i32, mark: &[u8]) -> bool {
+/// Kills a process if it carries the mark. Returns whether another search is needed, which is not
+/// so after its end or if it is another user's.
+fn kill_if_marked(number: i32, mark: &[u8]) -> bool {
     let Some(pid) = Pid::from_raw(number).filter(|_| number.cast_unsigned() != std::process::id()) else {
         return false;
     };
@@ -63,10 +63,10 @@ fn look_at(number: i32, mark: &[u8]) -> bool {
         && rustix::process::pidfd_send_signal(pidfd, Signal::KILL).is_ok()
 }
 
-/// Returns whether a process has memory, which threads of the kernel and zombies have not, but no
-/// place for an environment yet, by its `/proc/<pid>/stat`.
+/// Returns whether a process has memory (threads of the kernel and zombies have none) but no
+/// environment yet, according to its `/proc/<pid>/stat`.
 fn is_executing(stat: &str) -> bool {
-    // Behind the name, which may hold anything: the state is field 3.
+    // Fields come after the name, which may hold anything: the state is field 3.
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
     let (memory, environment_end) = (field(23), field(51));

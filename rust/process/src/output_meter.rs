@@ -1,9 +1,9 @@
 //! Measures the output of the running call, if its function has a `max_output`.
 //!
-//! Such a call is alone with its worker, so all output between sending and answer is its own,
-//! except for loading and setup: if the worker had to do either, the count begins after
-//! it. A call over its bound is signalled once and killed `PATIENCE` later; it fails even if it
-//! ends first.
+//! The call is alone with its worker, so all output between sending and answer comes from it,
+//! except during loading and setup: if the worker had to do either, the count begins after it. A
+//! call over its bound is signalled once and killed `PATIENCE` later; it fails even if it ends
+//! before that.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::resource_limits::ByteSize;
 /// Time that a call has to end after the signal to stop printing.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The count for the frame in hand.
+/// The count for the running frame.
 #[derive(Default)]
 pub(super) struct OutputMeter {
     gauge: Option<MeteredCall>,
@@ -37,12 +37,13 @@ pub(super) enum OutputAction {
 }
 
 impl OutputMeter {
-    /// A frame of a function with this `max_output` is sent to a worker that has printed this much.
+    /// Records that a frame of a function with this `max_output` is sent to a worker.
     pub(super) fn sent(&mut self, most: Option<u64>, printed: impl FnOnce() -> u64) {
         self.gauge = most.map(|most| MeteredCall { most, base: printed(), begun: false, signalled_ns: None });
     }
 
-    /// The worker begins the call; `prepared`: it has loaded or set up the function before.
+    /// Records that the worker begins the call; `prepared` if it has loaded or set up the function
+    /// for it.
     pub(super) fn begun(&mut self, prepared: bool, printed: impl FnOnce() -> u64) {
         if let Some(gauge) = &mut self.gauge {
             gauge.begun = true;
@@ -52,7 +53,7 @@ impl OutputMeter {
         }
     }
 
-    /// Returns whether the call is over its bound: why it fails, then.
+    /// Returns the reason why the call fails, if it is over its bound.
     pub(super) fn over(&self, printed: impl FnOnce() -> u64) -> Option<String> {
         let gauge = self.gauge.as_ref().filter(|gauge| gauge.begun)?;
         let own = printed().saturating_sub(gauge.base);

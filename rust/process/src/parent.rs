@@ -1,9 +1,9 @@
-//! A process that forks workers, as those who hold one of them know it: the zygote, the loader, or
-//! a loader that forks for some of them, or for one alone.
+//! A process that forks workers, for the holders of its workers: the zygote, the loader, or a
+//! loader that forks some of the workers or a single one.
 //!
-//! The kernel kills its children when it ends, and shows its own end first; a lost zygote's
-//! descendants are killed by us, too. A worker that was killed while all of them lived was
-//! therefore killed by itself.
+//! The kernel kills its children when it ends, after its end is visible; the supervisor kills the
+//! descendants of a lost zygote too. A worker that was killed while all its parents lived was
+//! therefore not killed because of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use guerdon_core::pidfd::Pidfd;
 
-/// A user who ends one process that forks and then the next has ended both by then.
+/// If a user ends several forking processes one after the other, all have ended within this time.
 const SPREAD: Duration = Duration::from_millis(50);
 
 /// See the module.
 pub(super) struct Parent {
     pub pidfd: Pidfd,
-    /// True while its children are reaped only on request, as far as is known. Written by the
-    /// zygote's supervisor.
+    /// True while its children are reaped only on request, until its loss is noticed. Written by
+    /// the zygote's supervisor.
     alive: AtomicBool,
-    /// The process that forked it, with which it ends.
+    /// The process that forked it, and at whose end it ends.
     above: Option<Arc<Self>>,
-    /// It forks one worker.
+    /// True if it forks a single worker.
     of_one: bool,
 }
 
 impl Parent {
-    /// The zygote.
+    /// Makes the entry of the zygote.
     pub(super) fn top(pidfd: Pidfd) -> Arc<Self> {
         Arc::new(Self { pidfd, alive: AtomicBool::new(true), above: None, of_one: false })
     }
@@ -36,7 +36,7 @@ impl Parent {
         Arc::new(Self { pidfd, alive: AtomicBool::new(true), above: Some(above.clone()), of_one: false })
     }
 
-    /// One that forks one worker.
+    /// Makes the entry of a loader that forks a single worker.
     pub(super) fn of_one(pidfd: Pidfd, above: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self { pidfd, alive: AtomicBool::new(true), above: Some(above.clone()), of_one: true })
     }
@@ -55,7 +55,7 @@ impl Parent {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Notes that its children may be reaped by any process from now on.
+    /// Records that its children may be reaped by any process from now on.
     pub(super) fn lost(&self) {
         self.alive.store(false, Ordering::Release);
     }
@@ -64,12 +64,12 @@ impl Parent {
         std::iter::successors(self.above.as_deref(), |parent| parent.above.as_deref())
     }
 
-    /// Returns whether it has ended, or is about to as one above it has.
+    /// Returns whether it has ended, or is about to because a parent has.
     pub(super) fn has_ended(&self) -> bool {
         self.pidfd.has_ended() || self.all_above().any(|above| above.pidfd.has_ended())
     }
 
-    /// Returns whether it ended by itself, and no worker but its one with it.
+    /// Returns whether it ended by itself, with its single worker and no other.
     pub(super) async fn was_lost_alone(&self) -> bool {
         if !self.of_one {
             return false;

@@ -1,9 +1,10 @@
-//! Tells if workers of one pool can be started: how wide it runs, and which slot tries again when.
+//! Decides whether workers of one pool can be started: how wide it runs, and which slot tries
+//! again.
 //!
-//! - A pool with a ready worker never refuses calls. A start that fails makes it narrow: it runs
-//!   with the workers it has, and one slot at a time tries whether there is room for more.
-//! - Without a ready worker one slot tries again and again. Calls fail with the reason once that
-//!   has gone on for a while; for longer where another pool's worker can give way.
+//! - A pool with a ready worker never refuses calls. A failed start makes it narrow: it runs with
+//!   the workers it has, and one slot at a time tries whether there is room for more.
+//! - If no worker is ready, one slot tries repeatedly. Calls fail with the reason after that has
+//!   gone on for a while; for longer if a worker of another pool can make room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,18 +13,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Starts that may fail in a row, and for how long, until calls fail with the reason instead of
-/// waiting: a few may be killed one after another by whatever else goes on.
+/// Failed starts in a row, and their time, after which calls fail with the reason instead of
+/// waiting. A few starts may be killed in a row by another cause.
 const FAILURES: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The same where other pools have workers that can make room, once their calls have ended.
+/// The same if other pools have workers that can make room after their calls.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(60);
-/// Time between two tries without a ready worker: doubled up to the first bound, up to the second
-/// once calls fail.
+/// Time between two attempts while no worker is ready: doubled up to the first bound, and up to the
+/// second once calls fail.
 const AGAIN: Duration = Duration::from_millis(20);
 const AGAIN_DOUBLINGS: u32 = 5;
 const BROKEN_DOUBLINGS: u32 = 7;
-/// Time until a narrow pool tries to widen, doubled with each try that fails.
+/// Time until a narrow pool tries to widen, doubled with each failed attempt.
 const WIDEN: Duration = Duration::from_millis(250);
 const WIDEN_DOUBLINGS: u32 = 7;
 /// Time without a failed start after which the next failure counts as the first.
@@ -33,7 +34,7 @@ const CALM: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub(super) struct PoolStarts {
     state: Mutex<State>,
-    /// No slot but the one that tries may start a worker. Written with `state` held.
+    /// True if only the slot that tries may start a worker. Written with `state` held.
     narrow: AtomicBool,
     /// True if `State::broken` is set. Written with `state` held.
     is_broken: AtomicBool,
@@ -43,29 +44,29 @@ pub(super) struct PoolStarts {
 
 #[derive(Default)]
 struct State {
-    /// Workers that serve, and processes that are about to.
+    /// Workers that serve, and processes that will be ready soon.
     ready: usize,
     starting: usize,
     prober: Option<(usize, Mode)>,
-    /// Failures since a worker was ready: all, and those of processes that died.
+    /// Failures since a worker was ready: of all starts, and of processes that died.
     failures: u32,
     deaths: u32,
     since: Option<Instant>,
     tries: u32,
-    /// Failed tries to widen.
+    /// Number of failed attempts to widen.
     narrow_tries: u32,
     last_failure: Option<Instant>,
     warned: bool,
-    /// Why no worker can be had.
+    /// The reason why no worker can be started.
     broken: Option<String>,
 }
 
-/// Way in which the one slot that tries again does so.
+/// Condition for the next attempt of the slot that tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// By itself: the pool has no worker.
+    /// The slot tries without a frame, because the pool has no worker.
     Again,
-    /// Tries with the next frame that no worker is free for.
+    /// The slot tries with the next frame for which no worker is free.
     Widen,
 }
 
@@ -74,17 +75,17 @@ enum Mode {
 pub(super) enum Next {
     /// Wait until the pool is wide again.
     StandBack,
-    /// Try again after this, with the next frame.
+    /// Try again with the next frame, after this time.
     Widen(Duration),
-    /// Try again after this.
+    /// Try again after this time.
     Again(Duration),
 }
 
-/// Changes by a failed start.
+/// Consequences of a failed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StartFailure {
     pub next: Next,
-    /// Workers of the pool when it first became narrow.
+    /// Number of the pool's workers when it first became narrow.
     pub narrowed: Option<usize>,
     /// True if calls fail from now on.
     pub breaks: bool,
@@ -94,9 +95,9 @@ pub(super) struct StartFailure {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure<'a> {
     pub why: &'a str,
-    /// A process was there, and died.
+    /// True if a process was started, and died.
     pub died: bool,
-    /// Other pools have workers that can make room.
+    /// True if other pools have workers that can make room.
     pub others: bool,
 }
 
@@ -106,7 +107,7 @@ impl PoolStarts {
         self.narrow.load(Ordering::Acquire)
     }
 
-    /// Why calls can't run at all, if so.
+    /// Returns the reason why calls can't run at all, if they can't.
     pub(super) fn broken(&self) -> Option<String> {
         if self.is_broken.load(Ordering::Acquire) { self.state.lock().broken.clone() } else { None }
     }
@@ -116,7 +117,7 @@ impl PoolStarts {
         self.state.lock().ready
     }
 
-    /// Returns whether there is a process, ready or about to be.
+    /// Returns whether there is a process, ready or starting.
     pub(super) fn has_process(&self) -> bool {
         let state = self.state.lock();
         state.ready + state.starting > 0
@@ -128,7 +129,7 @@ impl PoolStarts {
         Start { pool: self.clone(), slot, ready: false }
     }
 
-    /// Notes that a slot got no worker.
+    /// Records that a slot got no worker.
     pub(super) fn failed(&self, slot: usize, now: Instant, failure: Failure<'_>) -> StartFailure {
         let mut state = self.state.lock();
         let failed = state.failed(slot, now, failure);
@@ -137,12 +138,12 @@ impl PoolStarts {
         failed
     }
 
-    /// Returns whether it is this slot that tries again without a frame.
+    /// Returns whether this slot tries again without a frame.
     pub(super) fn tries_again(&self, slot: usize) -> bool {
         self.state.lock().prober == Some((slot, Mode::Again))
     }
 
-    /// Returns whether it is this slot that tries to widen the pool.
+    /// Returns whether this slot tries to widen the pool.
     pub(super) fn widens(&self, slot: usize) -> bool {
         self.state.lock().prober == Some((slot, Mode::Widen))
     }
@@ -166,14 +167,14 @@ impl State {
                 self.prober = Some((slot, Mode::Widen));
                 Next::Widen(wait)
             };
-            // One process that died may have been killed by whatever else goes on.
+            // The first process that dies may have been killed by another cause.
             let counts = !failure.died || self.narrow_tries > 1;
             return StartFailure { next, narrowed: self.narrowed(counts), breaks: false };
         }
         self.failures = self.failures.saturating_add(1);
         self.deaths = self.deaths.saturating_add(u32::from(failure.died));
         let since = *self.since.get_or_insert(now);
-        // A worker that is still loading may be ready yet, unless others died of it.
+        // A worker that is still loading may become ready, unless others died while loading.
         let hopeless = self.starting == 0 || self.deaths >= FAILURES;
         let patience = if failure.others { PATIENCE_WITH_OTHERS } else { PATIENCE };
         let breaks = self.failures >= FAILURES && now - since >= patience && hopeless && self.broken.is_none();
@@ -185,22 +186,23 @@ impl State {
         } else {
             self.tries = self.tries.saturating_add(1);
             self.prober = Some((slot, Mode::Again));
-            // Until calls fail no longer than that it is found out.
+            // Waits are shorter until calls fail, so that a failure is decided in time.
             let most = if self.broken.is_some() { BROKEN_DOUBLINGS } else { AGAIN_DOUBLINGS };
             Next::Again(AGAIN * (1 << self.tries.min(most)))
         };
-        // The workers that are about to be ready are those that have room.
+        // If other workers are starting, the machine may have room for those only.
         let narrowed = self.narrowed(self.starting > 0 && !failure.died);
         StartFailure { next, narrowed, breaks }
     }
 
-    /// The workers there are, the first time that a failed start says that there can be no more.
+    /// Returns the number of workers, at the first failed start that shows that more can't be
+    /// started.
     fn narrowed(&mut self, says_so: bool) -> Option<usize> {
         let first = says_so && !std::mem::replace(&mut self.warned, true);
         first.then_some(self.ready + self.starting)
     }
 
-    /// A worker is ready; whether others may start again.
+    /// Records that a worker is ready; true if other slots may start again.
     fn ready(&mut self, slot: usize) -> bool {
         self.starting -= 1;
         self.ready += 1;
@@ -214,7 +216,7 @@ impl State {
     }
 }
 
-/// A process that is ready or about to be.
+/// A process that is ready or starting.
 pub(super) struct Start {
     pool: Arc<PoolStarts>,
     slot: usize,
@@ -222,7 +224,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Notes that the worker serves.
+    /// Records that the worker serves.
     pub(super) fn ready(&mut self) {
         if !std::mem::replace(&mut self.ready, true) {
             let mut state = self.pool.state.lock();

@@ -1,7 +1,7 @@
-//! When a worker that could go on is replaced, so that leaks of user code stay bounded.
+//! Decides when a worker that could go on is replaced, so that leaks of user code stay bounded.
 //!
 //! It is replaced between two frames, and its successor is forked before it ends. It runs at most
-//! `calls` calls. A worker that has run nothing stays: its successor would be as old or as large.
+//! `calls` calls. A worker that ran no call stays: its successor would be as old or as large.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ pub struct Recycle {
 }
 
 impl Recycle {
-    /// Returns whether a worker has done its part; `sent` are the calls that it ran or has in hand.
+    /// Returns whether a worker has reached a bound; `sent` is the number of calls that it ran or
+    /// runs.
     pub(super) fn is_due(&self, sent: u64, age: Duration) -> bool {
         sent > 0 && (self.calls.is_some_and(|most| sent >= most) || self.age.is_some_and(|most| age >= most))
     }
@@ -33,7 +34,7 @@ impl Recycle {
         sent == 0 || self.calls.is_none_or(|most| sent + more <= most)
     }
 
-    /// Calls in a frame, at most `most`, so that a whole number of frames makes up the worker's
+    /// Number of calls in a frame, at most `most`, chosen so that whole frames make up the worker's
     /// calls.
     pub(super) fn frame_calls(&self, most: usize) -> usize {
         let Some(calls) = self.calls else { return most };

@@ -1,5 +1,5 @@
-//! Limits of one function's calls in their worker, and their view of the trainer's environment. The
-//! values of its environment variables are never shown.
+//! Limits of one function's calls in their worker, and the part of the environment that they get.
+//! The values of environment variables are never shown.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use serde::Deserialize;
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceLimits {
-    /// Bytes of private memory beyond what the worker had when its functions were loaded.
-    /// Enforced by the worker.
+    /// Bytes of private memory beyond those of the worker after its functions were loaded. Enforced
+    /// by the worker.
     pub memory_limit: Option<u64>,
     /// Bytes that one call may print. Enforced by the worker's supervisor.
     pub max_output: Option<u64>,
@@ -29,7 +29,7 @@ impl fmt::Debug for ResourceLimits {
     }
 }
 
-/// A number of bytes as a user would write it: in the largest unit that divides it.
+/// A number of bytes in a user's notation: in the largest unit that divides it.
 pub(crate) struct ByteSize(pub u64);
 
 impl fmt::Display for ByteSize {

@@ -1,10 +1,10 @@
-//! The page that a worker shares with its supervisor; `python/guerdon/_worker/shared_page.py` is
+//! The page that a worker shares with its supervisor; `python/guerdon/_worker/shared_page.py` has
 //! the other side. The worker maps it; the supervisor uses `pread` and `pwrite`: no unsafe code.
 //!
 //! - Only the worker writes to it: it seals the page, which others find under `/proc/<trainer>/fd`.
 //!   The supervisor's words, `TAKEN`, `FIRE` and `COUNTED`, are in a page before the stack.
-//! - shared-page-1  Each word of a snapshot is atomic, the snapshot is not: what depends on two
-//!   words is acted on when two snapshots agree.
+//! - shared-page-1  Each word of a snapshot is atomic, the snapshot is not: an action that depends
+//!   on two words needs two equal snapshots.
 //! - Any content of the page can be read safely: indices and numbers are checked.
 
 use std::io;
@@ -16,13 +16,13 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::stack_file::StackFile;
 
-/// Bit in the state of a call: it sent messages about itself before.
+/// Bit in the state of a call: the call sent messages before its value.
 const REPORTED: u8 = 0x80;
 
 /// Most calls in one frame.
 pub(super) const CALLS: usize = 64;
 
-/// Phases in the low byte of a claim, which has a call there otherwise.
+/// Phases in the low byte of a claim; calls have other values there.
 pub(super) const IMPORTING: u8 = 0xFC;
 pub(super) const DECODING: u8 = 0xFD;
 pub(super) const LOADING: u8 = 0xFE;
@@ -51,11 +51,11 @@ pub(super) struct SharedPage {
 }
 
 impl SharedPage {
-    /// Args: the place of the supervisor's words.
+    /// Makes the page; the supervisor's words are in the file of `stack`.
     pub(super) fn new(stack: &StackFile) -> io::Result<Self> {
         let fd = rustix::fs::memfd_create("guerdon-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, SIZE)?;
-        // The worker adds those against writing, and against further seals.
+        // The worker adds the seals against writing and against further seals.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
         Ok(Self { fd, commands: stack.shared(), taken: AtomicU64::new(0) })
     }
@@ -72,18 +72,18 @@ impl SharedPage {
         Ok(PageSnapshot { bytes })
     }
 
-    /// The worker shall start no call of this frame or an earlier one.
+    /// Requests that the worker starts no call of this frame or an earlier one.
     pub(super) fn take_back(&self, frame: u64) -> io::Result<()> {
         self.taken.store(frame, Ordering::Relaxed);
         self.write(TAKEN, frame)
     }
 
-    /// The timeout signal that is sent next is meant for this claim.
+    /// Sets the claim that the next timeout signal is for.
     pub(super) fn aim(&self, claim: u64) -> io::Result<()> {
         self.write(FIRE, claim)
     }
 
-    /// Reports that the output from before the call of this frame has been counted.
+    /// Records that the output before the call of this frame has been counted.
     pub(super) fn counted(&self, frame: u64) -> io::Result<()> {
         self.write(COUNTED, frame)
     }
@@ -94,13 +94,13 @@ impl SharedPage {
     }
 }
 
-/// A look at the page.
+/// A snapshot of the page.
 pub(super) struct PageSnapshot {
     bytes: [u8; USED],
 }
 
 impl PageSnapshot {
-    /// Returns the snapshot for a page that can't be read.
+    /// Returns the snapshot of a page that can't be read.
     pub(super) const fn empty() -> Self {
         Self { bytes: [0; USED] }
     }
@@ -116,8 +116,8 @@ impl PageSnapshot {
         made
     }
 
-    /// A page on which calls of a frame gave these values; they began at these times, and one more
-    /// time is when the next one began, or the frame ended.
+    /// A page on which calls of a frame gave these values. `times_ns` has the start of each call,
+    /// and the start of the next call or the end of the frame.
     #[cfg(test)]
     pub(super) fn after(frame: u64, values: &[f64], times_ns: &[u64], ended: bool) -> Self {
         let at = half(frame) / 8;
@@ -133,23 +133,24 @@ impl PageSnapshot {
         (0..USED / 8).map(|at| (at, self.word(8 * at)))
     }
 
-    /// `frame << 8 | call + 1`, or a phase in the low byte; 0 there when no call is in hand.
+    /// The progress word: `frame << 8 | call + 1`, or a phase in the low byte, or 0 there between
+    /// calls.
     pub(super) fn progress(&self) -> u64 {
         self.word(PROGRESS)
     }
 
-    /// Returns the request for the stack: `signal << 32 | descriptor`, 0 for not at all.
+    /// Returns the handler for stacks: `signal << 32 | descriptor`, 0 without a handler.
     pub(super) fn stack(&self) -> u64 {
         self.word(STACK)
     }
 
-    /// The number of calls that the frame had run when it ended, if it did.
+    /// Returns the number of calls that the frame had run when it ended, if it has ended.
     pub(super) fn done(&self, frame: u64) -> Option<usize> {
         let word = self.word(DONE);
         (word >> 8 == frame).then_some((word & 0xFF) as usize)
     }
 
-    /// The last frame of which no call shall start any more, as the supervisor wrote it.
+    /// The last frame none of whose calls may start any more, as the supervisor wrote it.
     pub(super) fn taken(&self) -> u64 {
         self.word(TAKEN as usize)
     }
@@ -159,7 +160,7 @@ impl PageSnapshot {
         self.word(DONE) >> 8
     }
 
-    /// When a call of the frame started, which is when the one before it ended.
+    /// The time when a call of the frame started, which is when the one before it ended.
     pub(super) fn stamp(&self, frame: u64, call: usize) -> u64 {
         if call > CALLS { 0 } else { self.word(half(frame) + 8 * call) }
     }

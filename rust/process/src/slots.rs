@@ -1,11 +1,11 @@
 //! Slots for frames: the slots of the lane, each with at most one worker.
 //!
-//! - A worker starts with the first frame that no ready one is free for. A frame that waits for a
-//!   start goes to a worker that is idle sooner.
+//! - A worker starts with the first frame for which no ready one is free. A frame that waits for a
+//!   start goes to a worker that is idle before.
 //! - A pool worker takes two frames, so that the next one waits in its socket; one while it is
 //!   slow. A pinned function has one slot and one frame at a time. Frames that must run alone go to
-//!   separate slots, a fresh worker each. A frame under which a zygote was lost has a loader to
-//!   itself there, after the second loss a zygote, for one call at a time.
+//!   separate slots, a fresh worker each. A frame that a zygote was lost with gets a dedicated
+//!   loader there, after the second loss a dedicated zygote, for one call at a time.
 //! - A place is free again before the scheduler gets the end of its frame.
 
 use std::collections::VecDeque;
@@ -20,11 +20,11 @@ use tokio::sync::{Notify, mpsc};
 use crate::open_slots::{OpenSlots, Openness};
 use crate::pool_starts::PoolStarts;
 
-/// Frames that a pool worker holds at most.
+/// The most frames of a pool worker.
 pub(super) const DEPTH: usize = 2;
 
-/// The pools of frames that must run alone, with a loader and with a zygote to themselves; those of
-/// pinned functions follow.
+/// Pools of frames that must run alone, with a dedicated loader, and with a dedicated zygote; the
+/// pools of pinned functions follow.
 const ALONE: usize = 1;
 const OWN_LOADER: usize = 2;
 const OWN_ZYGOTE: usize = 3;
@@ -36,7 +36,7 @@ pub(super) enum SlotKind {
     Pool,
     Pinned,
     Alone,
-    /// Alone, in a worker whose loader has no other.
+    /// Alone, in the only worker of a loader.
     OwnLoader,
     /// Alone, in the only worker of a zygote.
     OwnZygote,
@@ -48,7 +48,7 @@ impl SlotKind {
         matches!(self, Self::Alone | Self::OwnLoader | Self::OwnZygote)
     }
 
-    /// Returns whether it is for calls that a zygote was lost under.
+    /// Returns whether it is for calls that a zygote was lost with.
     pub(super) const fn is_of_suspects(self) -> bool {
         matches!(self, Self::OwnLoader | Self::OwnZygote)
     }
@@ -58,11 +58,11 @@ impl SlotKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum SlotState {
-    /// None; a frame starts one unless the pool is narrow.
+    /// No worker; a frame starts one unless the pool is narrow.
     Cold,
-    /// None; a frame starts one, in the place of the last one or to see whether the pool can widen.
+    /// No worker; a frame starts one, as a replacement or to test whether the pool can widen.
     Widens,
-    /// It takes no frames now: its worker starts, is the last of its slot, or is waited for.
+    /// It takes no frames now: its worker is starting, is its last, or has to end first.
     Closed,
     /// A worker that has reported ready.
     Ready,
@@ -82,30 +82,31 @@ impl SlotState {
 /// One slot.
 pub(super) struct Slot {
     pub kind: SlotKind,
-    /// Its number among all slots, and that of its pool.
+    /// Its number among all slots, and the number of its pool.
     pub index: usize,
     pub pool: usize,
     /// Shared by the slots of the pool.
     pub starts: Arc<PoolStarts>,
-    /// Shared by the slots of its list, with its place there.
+    /// Shared by the slots of its list, with its position there.
     open: Arc<OpenSlots>,
     place: usize,
-    /// The set of `open` that it is in. Written by `publish`.
+    /// The set of `open` that has the slot. Written by `publish`.
     published: Mutex<Option<Openness>>,
     /// Written by the slot's supervisor.
     state: AtomicU8,
     /// True while its worker's call is slow. Written by the slot's supervisor.
     stalled: AtomicBool,
-    /// Frames that were given to the slot and have not ended. Written by `SlotGuard`.
+    /// Number of frames given to the slot that have not ended. Written by `SlotGuard`.
     load: AtomicUsize,
-    /// Wakes the slot to send its waiting frames to an idle worker, or a ready worker to make room.
+    /// Wakes the slot, to send its waiting frames to an idle worker, or to let a ready worker make
+    /// room.
     pub nudge: Notify,
     inbox: mpsc::UnboundedSender<QueuedFrame>,
 }
 
-/// A frame in its place.
+/// A frame with its place.
 pub(super) struct QueuedFrame {
-    // In this order: the scheduler looks for room once, when the frame is dropped.
+    // Dropped in this order: the scheduler searches for room once, when the frame is dropped.
     pub guard: SlotGuard,
     pub frame: Frame,
 }
@@ -125,7 +126,7 @@ impl Slot {
         SlotState::of(self.state.load(Ordering::Acquire))
     }
 
-    /// Sets the state; what it was.
+    /// Sets the state, and returns the former one.
     pub(super) fn set(&self, state: SlotState) -> SlotState {
         let before = SlotState::of(self.state.swap(state as u8, Ordering::AcqRel));
         match (before == SlotState::Closed, state == SlotState::Closed) {
@@ -141,14 +142,14 @@ impl Slot {
         before
     }
 
-    /// Sets whether what its worker has in hand is slow.
+    /// Sets whether the running call is slow.
     pub(super) fn set_stalled(&self, stalled: bool) {
         if self.stalled.swap(stalled, Ordering::AcqRel) != stalled {
             self.publish();
         }
     }
 
-    /// Tells the pool whether it takes frames, after anything that decides it has changed.
+    /// Updates the pool's sets after any change of what the slot takes.
     fn publish(&self) {
         let mut published = self.published.lock();
         let openness = self.openness();
@@ -173,7 +174,7 @@ impl Slot {
         }
     }
 
-    /// Frames that its worker may hold at a time.
+    /// The most frames that its worker may have at a time.
     pub(super) const fn depth(&self) -> usize {
         match self.kind {
             SlotKind::Pool => DEPTH,
@@ -185,15 +186,15 @@ impl Slot {
         self.load.load(Ordering::Acquire)
     }
 
-    /// Frames that the slots of its list would take now.
+    /// Number of frames that the slots of its list take now.
     fn room_of_all(&self) -> usize {
         let count = |openness| self.open.count(openness);
         let cold = if self.starts.is_narrow() { 0 } else { count(Openness::Cold) };
         count(Openness::Idle) * self.depth() + count(Openness::Busy) + count(Openness::Widens) + cold
     }
 
-    /// The place of the slot in its list where a frame runs soonest, if there is room: an idle
-    /// worker, one that is to be started, a busy one.
+    /// The position in its list of the slot where a frame runs soonest, if there is room: with an
+    /// idle worker, with a worker to be started, with a busy worker.
     fn best_of_all(&self) -> Option<usize> {
         let first = |openness| self.open.first(openness);
         let cold = || first(Openness::Cold).filter(|_| !self.starts.is_narrow());
@@ -205,7 +206,7 @@ impl Slot {
     fn put(self: &Arc<Self>, frame: Frame) {
         self.load.fetch_add(1, Ordering::AcqRel);
         self.publish();
-        // A supervisor that has ended drops it, and so gives it back.
+        // A supervisor that has ended drops the frame, which gives it back.
         let _ = self.inbox.send(QueuedFrame { guard: SlotGuard(self.clone()), frame });
     }
 }
@@ -216,10 +217,10 @@ pub(super) struct Slots {
     alone: Vec<Arc<Slot>>,
     own_loader: Vec<Arc<Slot>>,
     own_zygote: Vec<Arc<Slot>>,
-    /// By function.
+    /// Slots of pinned functions, by function.
     pinned: Vec<Option<Arc<Slot>>>,
     isolated: Vec<bool>,
-    /// True if functions run here that have a fresh worker for each call.
+    /// True if the lane has functions with a fresh worker for each call.
     pub forks_ahead: bool,
 }
 
@@ -227,7 +228,7 @@ pub(super) struct Slots {
 pub(super) type NewSlot = (Arc<Slot>, mpsc::UnboundedReceiver<QueuedFrame>);
 
 impl Slots {
-    /// Slots for `workers` workers and for these functions, of which `ours` run here.
+    /// Makes slots for `workers` workers and for these functions, of which `ours` run here.
     pub(super) fn new(
         workers: usize,
         functions: &[Function],
@@ -293,14 +294,14 @@ impl Slots {
         }
     }
 
-    /// Frames of a function that would be taken now. Calls fail at once instead of waiting for
-    /// workers that can't be had.
+    /// Number of frames that a function's slots take now. If no worker can be started, frames are
+    /// taken so that their calls fail at once.
     pub(super) fn room(&self, function: FunctionId) -> usize {
         let room = self.slots(function, false, 0).first().map_or(0, |slot| slot.room_of_all());
         if room == 0 && self.broken(function, false, 0).is_some() { 1 } else { room }
     }
 
-    /// Why a function's frames can't run, if so.
+    /// Returns the reason why a function's frames can't run, if they can't.
     pub(super) fn broken(&self, function: FunctionId, alone: bool, losses: usize) -> Option<String> {
         self.slots(function, alone, losses).first().and_then(|slot| slot.starts.broken())
     }
@@ -311,7 +312,7 @@ impl Slots {
         first.into_iter().flatten().any(|slot| slot.pool != pool && slot.starts.ready_workers() > 0)
     }
 
-    /// Has the workers of other pools look whether they can make room.
+    /// Wakes the workers of other pools to make room if they can.
     pub(super) fn nudge_others(&self, pool: usize) {
         let all = self.pool.iter().chain(&self.alone).chain(&self.own_loader).chain(&self.own_zygote);
         for slot in all.filter(|slot| slot.pool != pool) {
@@ -321,7 +322,7 @@ impl Slots {
         }
     }
 
-    /// Frames of a function that can be at work at a time.
+    /// Number of a function's frames that can run at a time.
     pub(super) fn parallelism(&self, function: FunctionId) -> usize {
         self.slots(function, false, 0).len()
     }
@@ -331,7 +332,7 @@ impl Slots {
         self.slots(function, false, 0).first().map_or(0, |slot| slot.pool)
     }
 
-    /// Puts a frame where it runs soonest. If there is no room, a frame that must run alone waits;
+    /// Puts a frame where it runs soonest. If nothing is free, a frame that must run alone waits;
     /// any other is dropped, which gives it back.
     pub(super) fn put(&self, frame: Frame, losses: usize) {
         let slots = self.slots(frame.function_id(), frame.alone(), losses);
@@ -343,7 +344,8 @@ impl Slots {
         }
     }
 
-    /// Has a slot give back the frames that wait there for a start: a pool worker is idle.
+    /// Makes a slot give back the frames that wait there for a start, because a pool worker is
+    /// idle.
     pub(super) fn let_one_go(&self, idle: &Slot) {
         if idle.kind != SlotKind::Pool || idle.load() > 0 || idle.starts.slots_starting.load(Ordering::Acquire) == 0 {
             return;
@@ -354,8 +356,8 @@ impl Slots {
     }
 }
 
-/// Drops the waiting frames: the scheduler gives it to others, or waits for room. A frame that must
-/// run alone may come back here at once, and waits.
+/// Drops the waiting frames: the scheduler gives them to other workers, or waits for room. A frame
+/// that must run alone may come back here at once, and waits.
 pub(super) fn give_back(inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>) {
     let mut held = std::mem::take(waiting);
     while let Ok(frame) = inbox.try_recv() {

@@ -1,7 +1,7 @@
 //! The file of a worker's stack, and the shown part of it. Any bytes in it are text, and it is
-//! bounded: the file by a size that the worker can't change, the shown stack by `LONGEST`. Before
-//! the stack is a page for what the supervisor writes (`SharedPage`): a second file would be one
-//! more descriptor for each worker.
+//! bounded: the file by a size that the worker can't change, the shown stack by `LONGEST`. The
+//! first page of the file is for the words that the supervisor writes (`SharedPage`), which saves
+//! one descriptor for each worker.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,17 +14,17 @@ use tokio::sync::Mutex;
 pub(super) const NAME: &str = "guerdon-stack";
 /// Room for a hundred frames, which is what `faulthandler` writes at most.
 const SIZE: usize = 64 << 10;
-/// Place of the stack's beginning: behind the supervisor's page, which no stack can reach then.
+/// Position of the stack's beginning, behind the supervisor's page, which no stack can reach.
 const START: u64 = 4096;
 /// Most bytes of a stack that is shown.
 const LONGEST: usize = 16 << 10;
-/// Beginning of `faulthandler`'s output, since a signal is answered for one thread.
+/// Beginning of `faulthandler`'s output for one thread, the one that handles the signal.
 const HEADER: &str = "Stack (most recent call first):";
 
 /// The file that a worker's stack is written to.
 pub(super) struct StackFile {
     fd: Arc<OwnedFd>,
-    /// Held by whoever asks; whether anyone asked before.
+    /// Locked during a request; true if there was a request before.
     pub requests: Mutex<bool>,
 }
 
@@ -41,12 +41,13 @@ impl StackFile {
         self.fd.as_fd()
     }
 
-    /// The file, for whoever writes the supervisor's page.
+    /// The file, for the writer of the supervisor's page.
     pub(super) fn shared(&self) -> Arc<OwnedFd> {
         self.fd.clone()
     }
 
-    /// Empties the file; the next text begins at its beginning, since both ends share one position.
+    /// Empties the file. The next text is written from its start, because both ends share one
+    /// position.
     pub(super) fn clear(&self) -> io::Result<()> {
         rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, START, SIZE as u64)?;
         rustix::fs::seek(&self.fd, SeekFrom::Start(START))?;
@@ -65,20 +66,20 @@ impl StackFile {
     }
 }
 
-/// Returns whether a stack has begun to be written.
+/// Returns whether the beginning of a stack has been written.
 pub(super) fn is_begun(text: &str) -> bool {
     text.contains(HEADER)
 }
 
-/// Returns whether the outermost frame, or the note that there are more, is at the end.
+/// Returns whether the outermost frame, or the note about more frames, is at the end.
 pub(super) fn is_whole(text: &str) -> bool {
     text.strip_suffix('\n')
         .and_then(|text| text.lines().next_back())
         .is_some_and(|line| line == "  ..." || (line.ends_with(" in <module>") && line.contains("_zygote.py\", line ")))
 }
 
-/// The last stack in what `faulthandler` wrote, in the order and the form of a traceback, without
-/// our frames; `None` if nothing is left of it.
+/// Returns the last stack in `faulthandler`'s output, in the order and form of a traceback, without
+/// our frames; `None` if no frame is left.
 pub(super) fn shown(text: &str, ours: &str) -> Option<String> {
     let (_, frames) = text.rsplit_once(HEADER)?;
     let mut lines: Vec<String> = Vec::new();

@@ -1,9 +1,9 @@
 //! Requests a worker's Python stack: at a signal `faulthandler` writes it into one of our files,
-//! also while C code holds the GIL. `python/guerdon/_worker/stack_dump.py` is the other side.
+//! even while C code holds the GIL. `python/guerdon/_worker/stack_dump.py` has the other side.
 //!
-//! - The signal is sent only where a handler is in place and not blocked and its descriptor is
-//!   still ours: by default it would kill. A handler that the call in hand has put there is called.
-//! - A stack counts for a call only if the call was in hand before and after.
+//! - The signal is sent only if a handler is installed and not blocked and its descriptor is still
+//!   ours, because by default it would kill. A handler that the running call installed is called.
+//! - A stack counts for a call only if the call was running before and after.
 //! - One request at a time, and none before the handler of the former has returned.
 
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::child::Child;
 use crate::stack_file::{NAME, is_begun, is_whole, shown};
 
-/// Between two looks at the file.
+/// Interval of reads of the file.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A stack whose end does not show is whole when it has not grown for this long.
+/// A stack without a visible end counts as complete when it has not grown for this long.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Reason why there is no stack.
+/// Reason for a missing stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NoStack {
     #[error("the worker cannot report its stack")]
@@ -41,12 +41,12 @@ pub enum NoStack {
 }
 
 impl Child {
-    /// The stack of the call or phase that is claimed, outermost frame first; `ours` is the folder
-    /// whose frames are left out.
+    /// Returns the stack of the claimed call or phase, outermost frame first, without frames of the
+    /// folder `ours`.
     pub(super) async fn stack(&self, claim: u64, ours: &str, within: Duration) -> Result<String, NoStack> {
         let end = Instant::now() + within;
         let Ok(mut asked) = timeout(within, self.stack.requests.lock()).await else { return Err(NoStack::Silent) };
-        let signal = self.asks_by(*asked, end).await?;
+        let signal = self.request_signal(*asked, end).await?;
         if !self.claims(claim) {
             return Err(NoStack::Over);
         }
@@ -64,9 +64,9 @@ impl Child {
         self.page.read().is_ok_and(|page| page.progress() == claim)
     }
 
-    /// The signal that asks for the stack, if it can be sent. If the worker was `asked` before,
-    /// waits for an earlier signal.
-    async fn asks_by(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
+    /// Returns the signal that requests the stack, if it can be sent. If there was a request before
+    /// (`asked`), waits for its signal first.
+    async fn request_signal(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
         let offer = self.page.read().map_err(|_| NoStack::NotOffered)?.stack();
         let number = i32::try_from(offer >> 32).unwrap_or(0);
         let signal = number.checked_sub(Signal::rt_min().as_raw()).filter(|n| *n >= 0).and_then(Signal::rt);
@@ -96,7 +96,7 @@ impl Child {
         Ok(Signals::read(&status, number))
     }
 
-    /// Waits until the stack has been written: until its end shows, or the handler of the signal
+    /// Waits until the stack has been written: until its end is visible, or the signal's handler
     /// has returned.
     async fn answer(&self, number: i32, end: Instant) -> Result<String, NoStack> {
         let (mut last, mut grown) = (String::new(), Instant::now());
@@ -110,7 +110,7 @@ impl Child {
             if text.len() != last.len() {
                 (last, grown) = (text, now);
             }
-            // A worker that waits for a processor amid its answer is quiet too.
+            // A worker that waits for a processor while it writes does not grow the file either.
             let quiet = || now - grown >= QUIET && !self.signals(number).is_ok_and(|state| state.answers());
             if is_whole(&last) || (is_begun(&last) && (now >= end || quiet())) {
                 return Ok(last);
@@ -122,7 +122,7 @@ impl Child {
     }
 }
 
-/// The kernel's view of a process and one signal.
+/// The kernel's state of a process and one signal.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Signals {
     stopped: bool,
@@ -132,13 +132,13 @@ struct Signals {
 }
 
 impl Signals {
-    /// Returns whether a signal that was sent has yet to be taken, or its handler, which blocks it,
-    /// to return.
+    /// Returns whether a signal that was sent is still pending, or its handler, which blocks it,
+    /// still runs.
     fn answers(&self) -> bool {
         !self.stopped && (self.pending || (self.caught && self.blocked))
     }
 
-    /// Reads the text of `/proc/<pid>/status`, which is about the main thread.
+    /// Reads the text of `/proc/<pid>/status`, which describes the main thread.
     fn read(status: &str, number: i32) -> Self {
         let mut found = Self::default();
         let bit = u32::try_from(number - 1).ok().and_then(|shift| 1u64.checked_shl(shift)).unwrap_or(0);

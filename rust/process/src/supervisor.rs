@@ -1,5 +1,4 @@
-//! The supervisor of one slot: gets it a worker when work comes, and another when that one has
-//! ended.
+//! The supervisor of one slot: starts a worker when work comes, and another after its end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,23 +19,23 @@ use crate::session::{Session, SessionEnd};
 use crate::slots::{QueuedFrame, Slot, SlotKind, SlotState, give_back};
 use crate::zygote::Fork;
 
-/// Time that a slot stays without a worker after its worker made room for another pool's: longer
-/// than a worker may take to go.
+/// Time without a worker after the slot's worker made room for another pool's: longer than a worker
+/// takes to end.
 const MADE_ROOM: Duration = Duration::from_millis(1500);
-/// Most time between two tries of a slot for which another pool's worker makes room.
+/// Longest time between two attempts of a slot for which another pool's worker makes room.
 const ROOM_IS_MADE: Duration = Duration::from_millis(100);
-/// Time that a slot without a worker stays closed while another tries.
+/// Time that a slot without a worker stays closed while another slot tries.
 const STAND_BACK: Duration = Duration::from_millis(50);
-/// Time between two tries while the process before it may take up the room.
+/// Time between two attempts while the previous process may still take up the room.
 const PREDECESSOR: Duration = Duration::from_millis(50);
-/// Longest wait for it: longer than a worker may take to go.
+/// Longest wait for its end: longer than a worker takes to end.
 const PREDECESSOR_GONE: Duration = Duration::from_millis(1500);
-/// Workers that may be lost with a zygote, one after another, before that is a start that fails.
+/// Number of workers that may be lost with a zygote in a row before it counts as a failed start.
 const MOST_LOST: u32 = 8;
-/// Time that the suspects' zygote stays without a call: longer than a worker may take to go.
+/// Time that the suspects' zygote stays without a call: longer than a worker takes to end.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Runs until the lane closes. Frames that wait then are dropped, and so given back.
+/// Runs until the lane closes. Frames that wait then are dropped, which gives them back.
 pub(super) async fn supervise(
     shared: Arc<LaneState>,
     slot: Arc<Slot>,
@@ -46,11 +45,11 @@ pub(super) async fn supervise(
     let mut starts = 0u32;
     let mut successor = None;
     let mut by_itself = false;
-    // The worker before left room for one, however narrow the pool is.
+    // True if the previous worker left room for one, even in a narrow pool.
     let mut follows = false;
-    // The slot's own zygote runs.
+    // True while the slot's dedicated zygote runs.
     let mut awake = false;
-    // Starts in a row that a zygote was lost in.
+    // Number of starts in a row during which a zygote was lost.
     let mut lost = 0;
     while !shared.is_closing() {
         if successor.is_none() && !by_itself && waiting.is_empty() {
@@ -97,11 +96,11 @@ pub(super) async fn supervise(
                 }
                 Session::new(shared.clone(), slot.clone(), forked).serve(&mut inbox, &mut waiting).await
             }
-            // Nobody forks any more: no sign of a machine without room.
+            // Forks have stopped because the lane closes, not because the machine has no room.
             Err(_) if shared.is_closing() => return,
             Err(error) => SessionEnd::NeverReady { why: error.to_string(), died: false },
         };
-        // A last message may have reported that it is ready.
+        // The worker may have reported ready with its last message.
         slot.set(SlotState::Closed);
         let end = match end {
             SessionEnd::LostWithZygote if lost >= MOST_LOST => SessionEnd::NeverReady {
@@ -117,7 +116,7 @@ pub(super) async fn supervise(
                 successor = fork;
                 follows = true;
                 if slot.kind == SlotKind::Pool {
-                    // Others may have room for the frames that came in while there was no worker.
+                    // Other slots may have room for the frames that came before this failure.
                     give_back(&mut inbox, &mut waiting);
                     successor.get_or_insert_with(|| shared.zygote.fork());
                 }
@@ -143,14 +142,14 @@ pub(super) async fn supervise(
                 }
                 give_back(&mut inbox, &mut waiting);
                 if failed.breaks {
-                    shared.waker.wake(); // what waits for room fails now
+                    shared.waker.wake(); // calls that wait for room fail now
                 }
                 match failed.next {
-                    // A frame that must run alone is not given elsewhere.
+                    // A frame that must run alone is not given to another slot.
                     Next::StandBack => pause(&shared, STAND_BACK).await,
                     Next::Widen(wait) => pause(&shared, wait).await,
                     Next::Again(wait) => {
-                        let room = others.then(|| shared.ask_for_room(slot.pool));
+                        let room = others.then(|| shared.request_room(slot.pool));
                         pause(&shared, if others { wait.min(ROOM_IS_MADE) } else { wait }).await;
                         drop(room);
                         by_itself = true;
@@ -174,7 +173,7 @@ async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>, follows: boo
         if let Ok(Ok(forked)) = asked.await {
             return Ok(forked);
         }
-        // There may have been no room for two.
+        // There may not have been room for two.
         tokio::time::sleep(PREDECESSOR).await;
     }
     loop {
@@ -186,8 +185,8 @@ async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>, follows: boo
 }
 
 async fn fork_now(shared: &LaneState, slot: &Slot) -> io::Result<ForkedWorker> {
-    // A pool's first worker may have the last descriptors; the trainer needs some more than others
-    // do.
+    // The first worker of a pool may use the last descriptors; the trainer needs some more than
+    // further workers do.
     if slot.starts.has_process() {
         descriptors::keep_some()?;
     }
@@ -196,7 +195,7 @@ async fn fork_now(shared: &LaneState, slot: &Slot) -> io::Result<ForkedWorker> {
     asked.await.unwrap_or_else(|_| Err(io::Error::other("the zygote's supervisor has ended")))
 }
 
-/// Gives back the frames that wait for the worker, each time that another could run one.
+/// Gives back the frames that wait for the worker, whenever another worker could run one.
 async fn let_go(slot: &Slot, inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>) {
     loop {
         slot.nudge.notified().await;

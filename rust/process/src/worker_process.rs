@@ -1,6 +1,6 @@
-//! A worker's process: its output and its end. However it ends, its group is killed, its output
-//! read and the process waited for. It is signalled only before that: its number may be another's
-//! afterwards.
+//! A worker's process, with its output and its end. After any end of the process its group is
+//! killed, its output read and the process reaped. It is signalled only before that, because its
+//! pid may be reused afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ const ASK: Duration = Duration::from_secs(5);
 
 /// A worker's process.
 pub(super) struct WorkerProcess {
-    /// Whose descendant it is.
+    /// The zygote whose descendant it is.
     zygote: Zygote,
-    /// Shared with those who look at its stack.
+    /// Shared with readers of its stack.
     pub child: Arc<Child>,
     source: Arc<Source>,
     output: Arc<Receiver>,
     output_ended: Arc<Notify>,
-    /// Reads its output; none once that is read.
+    /// Reads its output; `None` after the output was read.
     reader: Option<JoinHandle<()>>,
     live: LiveProcess,
 }
@@ -46,26 +46,25 @@ impl WorkerProcess {
         Self { zygote, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
     }
 
-    /// Bytes that it has printed until now.
+    /// Number of bytes that it has printed so far.
     pub(super) fn printed(&self) -> u64 {
         self.source.printed(&self.output)
     }
 
-    /// Reaps a process that has ended: how it did, and where its interpreter was if it
-    /// could say.
+    /// Reaps a process that has ended. Returns its exit status, and the stack of its interpreter if
+    /// there was a crash report.
     pub(super) async fn reap(&mut self) -> (ExitStatus, Option<String>) {
-        self.child.kill(); // what it left of its group
+        self.child.kill(); // kills the rest of its group
         let ending = timeout(ASK, self.zygote.reap(&self.child)).await;
         self.output_ended.notify_one();
         if let Some(reader) = self.reader.take() {
-            let _ = reader.await; // one that panicked has nothing more to read
+            let _ = reader.await; // a reader that panicked reads nothing more
         }
         (ending.ok().and_then(Result::ok).unwrap_or(ExitStatus::Unknown), self.source.crash())
     }
 
-    /// Gives the process some time to end by itself and sees to it that it does, beside everything
-    /// else. Its socket stays open as long: it may have something to say yet before it reads that
-    /// it shall end.
+    /// Gives the process some time to end by itself, on another task, and kills it after that. Its
+    /// socket stays open until then: it may still send something before it reads the order to end.
     pub(super) fn shut_down(mut self, socket: WorkerSocket, patience: Duration) {
         tokio::spawn(async move {
             let _ = timeout(patience, self.child.pidfd.ended()).await;
@@ -77,15 +76,15 @@ impl WorkerProcess {
         });
     }
 
-    /// Closes the descriptors of a process that was buried.
+    /// Closes the descriptors of a process that was reaped.
     pub(super) fn close(self) {
         let Self { child, output, live, .. } = self;
-        // its descriptors first: who waits for `live` finds none of them open
+        // the descriptors are closed first: a waiter for `live` finds none of them open
         drop((child, output));
         drop(live);
     }
 
-    /// Returns the memory of the process; none once it has ended.
+    /// Returns the memory of the process; `None` after its end.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         let pid: Pid = self.child.pid;
         let text = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;

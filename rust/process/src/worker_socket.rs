@@ -1,4 +1,4 @@
-//! The supervisor's end of a worker's socket: whole messages in, bytes out as the worker takes
+//! The supervisor's end of a worker's socket: complete messages in, bytes out as the worker takes
 //! them.
 
 use std::io;
@@ -8,15 +8,15 @@ use tokio::net::UnixStream;
 
 use crate::wire::{Message, Parser, WireError};
 
-/// A buffer that grew beyond this for one large call is not kept.
+/// A buffer that one large call made longer than this is not kept.
 const KEPT: usize = 1 << 20;
 
-/// Way of reading.
+/// Mode of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadMode {
     /// Reads if the runtime reported bytes.
     Announced,
-    /// Reads all bytes, also those that the runtime has not noticed yet.
+    /// Reads all bytes, even those that the runtime has not noticed yet.
     All,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum ReadMode {
 pub(super) struct WorkerSocket {
     socket: UnixStream,
     parser: Parser,
-    /// Bytes for the worker, and how many of them it has.
+    /// Bytes for the worker, and how many of them were sent.
     unsent: Vec<u8>,
     sent: usize,
     ended: bool,
@@ -45,7 +45,7 @@ impl WorkerSocket {
     }
 
     pub(super) async fn readable(&self) {
-        // An error shows again when it is read.
+        // An error occurs again when the socket is read.
         let _ = self.socket.readable().await;
     }
 
@@ -62,7 +62,7 @@ impl WorkerSocket {
         &mut self.unsent
     }
 
-    /// Sends what the socket takes; whether it took anything.
+    /// Sends as much as the socket takes; true if that was anything.
     pub(super) fn flush(&mut self) -> bool {
         let before = self.sent;
         while self.has_unsent() {
@@ -70,7 +70,7 @@ impl WorkerSocket {
                 Ok(0) => break,
                 Ok(sent) => self.sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // It can't read any more: its end shows elsewhere.
+                // The worker can't read any more; its end is detected elsewhere.
                 Err(_) => self.sent = self.unsent.len(),
             }
         }
@@ -82,7 +82,7 @@ impl WorkerSocket {
         progress
     }
 
-    /// Reads some of the arrived bytes; whether there was anything.
+    /// Reads some of the arrived bytes; false if there were none.
     pub(super) fn read(&mut self, how: ReadMode) -> bool {
         let buffer = self.parser.buffer();
         buffer.reserve(8 << 10);

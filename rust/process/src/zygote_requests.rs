@@ -1,6 +1,6 @@
-//! Requests to the processes that fork; `python/guerdon/_worker/zygote_requests.py` is the other
-//! side. A late answer is never taken for that to a later request: a process that owed one to
-//! `WORKER` is given up, and answers to `REAP` name their pid.
+//! Requests to the forking processes; `python/guerdon/_worker/zygote_requests.py` has the other
+//! side. A late answer is never mistaken for the answer to a later request: a process that owes one
+//! to `WORKER` is given up, and answers to `REAP` name their pid.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -25,11 +25,11 @@ pub(super) const ORPHANS: u32 = 8;
 pub(super) const KNOW: u32 = 9;
 pub(super) const PRELOAD: u32 = 10;
 
-/// Bytes that our end of a socket holds unread: two large frames, so that sending one takes one
-/// call and no waiting. The system may grant less.
+/// Unread bytes that our end of a socket may hold: two large frames, so that sending a frame takes
+/// one call and no waiting. The system may grant less.
 const SEND_BUFFER: usize = 1 << 20;
 
-/// Flag of `WORKER`: load all functions before saying ready.
+/// Flag of `WORKER`: load all functions before reporting ready.
 pub(super) const LOAD_FIRST: u32 = 1;
 
 /// Flag of `PRELOAD`: import the modules in a child first.
@@ -48,7 +48,7 @@ pub(super) struct ZygoteSocket {
     stream: UnixStream,
 }
 
-/// A connected pair: ours, non-blocking, and the other process's.
+/// Makes a connected pair: our end, non-blocking, and the other process's.
 pub(super) fn pair() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = StdStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -57,7 +57,7 @@ pub(super) fn pair() -> io::Result<(UnixStream, OwnedFd)> {
 }
 
 impl ZygoteSocket {
-    /// A control socket and the end for the other process.
+    /// Makes a control socket, and the end for the other process.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let (stream, theirs) = pair()?;
         Ok((Self { stream }, theirs))
@@ -82,8 +82,8 @@ impl ZygoteSocket {
             });
             match sent {
                 Ok(16) => return Ok(()),
-                // A stream socket with room for a byte has room for sixteen; were it not so, the
-                // other side could not be followed any more.
+                // A stream socket with room for a byte has room for sixteen. If it had not, the two
+                // sides would be out of step.
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -91,7 +91,7 @@ impl ZygoteSocket {
         }
     }
 
-    /// Waits for a reply. An error when the other process has gone.
+    /// Waits for a reply. Fails if the other process is gone.
     pub(super) async fn receive(&self) -> io::Result<Reply> {
         let mut bytes = [0; 16];
         let mut have = 0;
@@ -109,7 +109,7 @@ impl ZygoteSocket {
         Ok(Reply { op, extra: extra.cast_signed(), value })
     }
 
-    /// Waits for the reply to a request; what else comes is passed over.
+    /// Waits for the reply to a request, and skips other replies.
     pub(super) async fn reply_to(&self, op: u32) -> io::Result<Reply> {
         loop {
             let reply = self.receive().await?;
@@ -119,7 +119,7 @@ impl ZygoteSocket {
         }
     }
 
-    /// Has the process take leave of a child that has ended; how it did.
+    /// Makes the process reap a child that has ended, and returns its exit status.
     pub(super) async fn reap(&self, pid: Pid) -> io::Result<ExitStatus> {
         let number = pid.as_raw_nonzero().get();
         self.send(REAP, 0, u64::from(number.unsigned_abs()), &[]).await?;

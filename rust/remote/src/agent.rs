@@ -1,7 +1,7 @@
-//! An agent: lanes of this process, which drivers elsewhere give calls to.
+//! An agent: lanes of this process, which run calls for drivers in other processes.
 //!
 //! - Several drivers may share it; each has a session, and they take turns.
-//! - When a driver has gone, its frames here are ended.
+//! - When a driver is gone, its frames here are ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -42,7 +42,7 @@ impl Agent {
         Self { runtime: runtime.clone(), state, last_session: AtomicU64::new(0) }
     }
 
-    /// A driver has come: this end of the link to it.
+    /// Adds a driver, and returns this end of the link to it.
     #[must_use]
     pub fn connect(&self, peer: &str) -> Arc<Link> {
         let link = Link::new(peer);
@@ -52,24 +52,24 @@ impl Agent {
         link
     }
 
-    /// Sets the source of answers to drivers that ask for the calls. Counts once.
+    /// Sets the source of the snapshots of calls that drivers request. Only the first call counts.
     pub fn inspect_with(&self, inspector: Inspector) {
         let _ = self.state.inspector.set(inspector);
     }
 
-    /// Has a driver print what workers printed: the one that came first, of those that read.
+    /// Sends output of workers to the driver that came first, among those that read.
     pub fn print(&self, lines: &[u8]) {
         self.state.output.print(&self.state.sessions.all(), lines);
     }
 
-    /// Has a driver say what the lanes warn of: the one that came first.
+    /// Sends a warning of the lanes to the driver that came first.
     pub fn warn(&self, what: &str) {
         if let Some(link) = self.state.sessions.all().first() {
             link.write(|out| ToDriver::Warning(what.to_owned()).write(out));
         }
     }
 
-    /// Frames that have not ended.
+    /// Number of frames that have not ended.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.state.runner.frames()

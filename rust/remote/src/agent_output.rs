@@ -1,8 +1,8 @@
 //! Output of an agent's workers on its way to a driver.
 //!
-//! - It goes to the driver that came first, among those that read their messages.
-//! - About 1 MB waits for a driver at most. Lines without room are dropped and counted, and the
-//!   count goes to a driver that reads, once.
+//! - It goes to the first driver among those that read their messages.
+//! - About 1 MB waits for a driver at most. Further lines are dropped and counted, and the count
+//!   goes once to a driver that reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::link::Link;
 use crate::wire::ToDriver;
 
-/// Lines are written while fewer bytes wait to be sent.
+/// Lines are written while fewer bytes than this wait to be sent.
 const WAITING_BYTES: usize = 1 << 20;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct AgentOutput {
-    /// Lines that were dropped and not reported yet. Written by whoever prints or answers a driver.
+    /// Number of dropped lines that were not reported yet. Written by threads that print or answer
+    /// a driver.
     dropped: AtomicU64,
 }
 
@@ -30,7 +31,7 @@ impl AgentOutput {
         }
     }
 
-    /// Says how many lines were dropped, where no later line has.
+    /// Reports the number of dropped lines, if no later line has.
     pub(crate) fn report(&self, link: &Link) {
         if self.dropped.load(Ordering::Relaxed) > 0 {
             self.write(link, b"");

@@ -1,4 +1,4 @@
-//! Serves one driver: takes its frames, and its reports on them.
+//! Serves one driver: takes its frames, and sends reports on them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::inspection;
 use crate::link::Link;
 use crate::wire::{FrameHead, Items, PROTOCOL, ToAgent, ToDriver};
 
-/// Largest number of calls in a frame, far above any of ours: a damaged count makes no more
-/// answers.
+/// Largest number of calls in a frame, far above that of any real frame: a damaged count must not
+/// make more answers.
 const MOST_CALLS: usize = 65_536;
 
-/// Serves a driver until it has gone.
+/// Serves a driver until it is gone.
 pub(crate) async fn serve(agent: Arc<AgentState>, session: u64, link: Arc<Link>) {
     let mut greeted = false;
     while let Ok(message) = link.receive().await {
@@ -34,7 +34,7 @@ pub(crate) async fn serve(agent: Arc<AgentState>, session: u64, link: Arc<Link>)
     link.close();
 }
 
-/// Acts on a message; false when the driver leaves, and an error for impossible messages.
+/// Acts on a message; false if the driver leaves, an error for an impossible message.
 fn take(
     agent: &Arc<AgentState>,
     session: u64,
@@ -54,7 +54,7 @@ fn take(
                 let (heard_ns, clock_ns) = (clock_ns, agent.clock.now_ns());
                 let ready = ToDriver::Ready { protocol: PROTOCOL, slots, heard_ns, clock_ns };
                 if protocol != PROTOCOL {
-                    // A driver of another version can read this, but perhaps no refusal.
+                    // A driver of another version can read this message, but perhaps no refusal.
                     link.write(|out| ready.write(out));
                     return Err(format!(
                         "its agent speaks version {PROTOCOL} of the agents' protocol, and this process version \
@@ -70,7 +70,8 @@ fn take(
             ToAgent::Frame(head) => submit(agent, session, link, message, head, values)?,
             ToAgent::TakeBack(frame) => {
                 agent.runner.take_back(session, frame);
-                // The driver must learn that none of its calls was left: it asks for others then.
+                // The driver waits for this answer, even if it gets no calls back: it requests
+                // other frames then.
                 link.hurry();
             }
             ToAgent::Sweep(frame, calls) => agent.runner.sweep(session, frame, &calls),
@@ -107,7 +108,7 @@ fn submit(
     agent.runner.submit(frame).map_err(|why| format!("the driver sent {why}"))
 }
 
-/// Fails the calls of a frame whose values can't be read; the connection and other frames go on.
+/// Fails the calls of a frame whose values can't be read. The connection and other frames go on.
 fn refuse_values(link: &Link, id: u64, calls: usize) {
     let reason = "its values reached the node damaged: they are not well formed".to_owned();
     let failure = Failure::new(FailureKind::Error, reason);

@@ -21,13 +21,13 @@ use crate::wire::{AgentStats, Digest, ToDriver};
 pub struct AgentConfig {
     /// Digest of its functions.
     pub digest: Digest,
-    /// Its workers.
+    /// Number of its workers.
     pub slots: usize,
     /// Reader of its counters.
     pub stats: Box<dyn Fn() -> AgentStats + Send + Sync>,
 }
 
-/// Looks at what the lanes run; may wait so long.
+/// Makes snapshots of the lanes' calls, and may wait up to the given time.
 pub type Inspector = Box<dyn Fn(&[Arc<dyn Lane>], Duration) -> Vec<InFlight> + Send + Sync>;
 
 /// Link to a driver, and its frames here.
@@ -35,9 +35,9 @@ struct SessionLink {
     link: Arc<Link>,
     /// Frames that have not ended.
     frames: AtomicUsize,
-    /// Time that calls ran since a frame ended last, over all frames.
+    /// Total run time of calls since a frame last ended.
     ran_ns: AtomicU64,
-    /// Run time of frames that have ended since a report went at once.
+    /// Run time of ended frames since the last immediate report.
     unreported_ns: AtomicU64,
     backlog: Backlog,
 }
@@ -47,8 +47,8 @@ impl SessionLink {
         self.ran_ns.fetch_add(times.run_ns, Ordering::Relaxed);
     }
 
-    /// A frame has ended; whether its driver is to know at once: a worker has no frame any more, or
-    /// may run dry and the frame is worth a separate message.
+    /// Records the end of a frame. Returns whether the driver must be notified at once: a worker
+    /// has no frame any more, or may soon have none and the frame is worth a separate message.
     fn ended(&self, workers: usize) -> bool {
         let ran_ns = self.ran_ns.swap(0, Ordering::Relaxed);
         if ran_ns > 0 {
@@ -65,7 +65,7 @@ impl SessionLink {
     }
 }
 
-/// Sink for reports on frames: the links of the sessions.
+/// The links of the sessions, as the listener of their frames.
 pub(crate) struct Sessions {
     workers: usize,
     /// Written as drivers come and go.
@@ -78,7 +78,7 @@ impl FrameListener for Sessions {
         let Some(one) = links.get(&session) else { return };
         let hurries = match &event {
             FrameEvent::Ended => one.ended(self.workers),
-            // A worker elsewhere waits for them.
+            // A worker of another node waits for them.
             FrameEvent::GivenBack(_) => true,
             FrameEvent::Cells(cells) => {
                 cells.iter().for_each(|cell| one.ran(cell.times));
@@ -116,14 +116,14 @@ impl Sessions {
         self.links.write().remove(&session);
     }
 
-    /// A frame has come, which is reported to have ended once.
+    /// Records that a frame has come, whose end will be reported once.
     pub(crate) fn frame_came(&self, session: u64) {
         if let Some(one) = self.links.read().get(&session) {
             one.frames.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Their links: the session that began first comes first.
+    /// Returns the links, that of the oldest session first.
     pub(crate) fn all(&self) -> Vec<Arc<Link>> {
         self.links.read().values().map(|one| one.link.clone()).collect()
     }

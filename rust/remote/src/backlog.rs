@@ -1,87 +1,87 @@
 //! Amount of work for a node: enough that its workers never wait for calls.
 //!
-//! - A worker has a running frame, and enough wait to last until others have come. On their way
-//!   messages wait for each other, and reports for more to go with them.
-//! - A node is low when its workers run out of frames sooner than some could be moved to it.
+//! - A worker has a running frame, and waiting frames for the time until others can come. Messages
+//!   may wait for each other on their way, and reports for others to be sent together.
+//! - A node is low when its workers will run out of frames before others could be moved to it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Frames that wait for each worker at least: of two one may be in its socket already, and the
-/// other can still go elsewhere.
+/// Least number of waiting frames for each worker: of two, one may be in the worker's socket
+/// already, and the other can still be moved.
 const AHEAD: usize = 2;
 /// The most frames that wait for each worker, however short they are.
 const MOST_AHEAD: usize = 64;
-/// Work that waits for each worker, beside the frames that it runs in two round trips: enough for
-/// reports and frames to wait for others that go with them.
+/// Work that waits for each worker, in addition to the frames that it runs in two round trips:
+/// enough for reports and frames to wait for others to be sent together.
 const WAITING_NS: u64 = 25_000_000;
-/// Work for each worker below which reports wait for no others, unless they are of short frames
+/// Work for each worker below which reports don't wait for others, unless they are of short frames
 /// (`WORTH_NS`).
 const FEW_NS: u64 = 15_000_000;
 /// Longest time that a report waits for others: the longest linger of a transport.
 const LINGER_NS: u64 = 10_000_000;
-/// Time to ask for a frame and to send it, beside round trips.
+/// Time to request a frame and to send it, in addition to round trips.
 const MOVE_NS: u64 = 6_000_000;
-/// Shorter frames move only to workers that have nothing: sending them again costs as much, and
-/// reporting each of them does.
+/// Shorter frames move only to workers that have none: sending a frame again costs as much as
+/// running it, and so does reporting each.
 pub(crate) const WORTH_NS: u64 = 1_000_000;
 
-/// See the module. Written by the node's session, and `claimed` by `balance` too; an agent has one
-/// for each driver.
+/// Backlog of a node. Written by the node's session, and `claimed` by `balance` too; an agent has
+/// one for each driver.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    /// About how long a frame runs, and a round trip takes; 0 while that is not known.
+    /// Approximate time of a frame and of a round trip; 0 before the first measurement.
     frame_ns: AtomicU64,
     round_trip_ns: AtomicU64,
-    /// Frames that may move: they have not begun, as far as is known.
+    /// Frames that may move, because their beginning was not reported.
     movable: AtomicUsize,
-    /// Number of these that are asked back, or about to be.
+    /// Number of these that were requested back, or are about to be.
     claimed: AtomicUsize,
 }
 
 impl Backlog {
-    /// Learns how long a frame ran.
+    /// Updates the time of a frame.
     pub(crate) fn frame_ran(&self, run_ns: u64) {
         let known = self.frame_ns.load(Ordering::Relaxed);
         let now = if known == 0 { run_ns } else { known / 8 * 7 + run_ns / 8 };
         self.frame_ns.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// Learns what a round trip took: the last ones count.
+    /// Updates the time of a round trip; recent ones count most.
     pub(crate) fn round_trip(&self, ns: u64) {
         let known = self.round_trip_ns.load(Ordering::Relaxed);
         self.round_trip_ns.store(if known == 0 { ns } else { known / 2 + ns / 2 }, Ordering::Relaxed);
     }
 
-    /// Returns the frames that the workers run within `trips` round trips and `more_ns`; `None`:
-    /// that is not known.
+    /// Returns the number of frames that the workers run within `trips` round trips and `more_ns`;
+    /// `None` before the first measurement.
     fn frames_within(&self, workers: usize, trips: u64, more_ns: u64) -> Option<usize> {
         let all_ns = self.round_trip_ns.load(Ordering::Relaxed).saturating_mul(trips).saturating_add(more_ns);
         let frames = all_ns.saturating_mul(workers as u64).checked_div(self.frame_ns.load(Ordering::Relaxed))?;
         Some(usize::try_from(frames).unwrap_or(usize::MAX))
     }
 
-    /// The most frames that it is to have.
+    /// The most frames that the node should have.
     pub(crate) fn window(&self, workers: usize) -> usize {
         let (least, most) = (workers.saturating_mul(AHEAD), workers.saturating_mul(MOST_AHEAD));
         let waiting = self.frames_within(workers, 2, WAITING_NS).map_or(least, |frames| frames.clamp(least, most));
         workers.saturating_add(waiting)
     }
 
-    /// Returns the number of frames at which ends are reported at once, unless they are short
+    /// Returns the number of frames at which ends are reported at once, unless the frames are short
     /// (`WORTH_NS`).
     pub(crate) fn few(&self, workers: usize) -> usize {
         let waiting = self.frames_within(workers, 0, FEW_NS).unwrap_or(0);
         workers.saturating_add(waiting.clamp(workers, workers.saturating_mul(MOST_AHEAD / 2)))
     }
 
-    /// Returns the largest number of frames that may have begun after a silence of `silent_ns`:
-    /// those that it runs, and those that it would have reported by now.
+    /// Returns the largest number of frames that may have begun after a silence of `silent_ns`: the
+    /// frames that run, and the frames whose reports would be here by now.
     pub(crate) fn may_have_begun(&self, workers: usize, silent_ns: u64) -> usize {
         let unheard = self.frames_within(workers, 1, LINGER_NS.saturating_add(silent_ns));
         unheard.map_or(usize::MAX, |frames| workers.saturating_add(frames.max(workers)))
     }
 
-    /// Returns the number of frames below which it is low.
+    /// Returns the number of frames below which the node is low.
     pub(crate) fn low(&self, workers: usize) -> usize {
         let worth = self.frame_ns.load(Ordering::Relaxed) >= WORTH_NS;
         let within = if worth { self.frames_within(workers, 2, MOVE_NS) } else { None };
@@ -89,7 +89,7 @@ impl Backlog {
         workers.saturating_add(waiting.min(workers.saturating_mul(MOST_AHEAD / 2)))
     }
 
-    /// Frames that may move and that nobody has asked for.
+    /// Number of frames that may move and were not requested back.
     pub(crate) fn unclaimed(&self) -> usize {
         self.movable.load(Ordering::Acquire).saturating_sub(self.claimed())
     }
@@ -98,7 +98,7 @@ impl Backlog {
         self.claimed.load(Ordering::Acquire)
     }
 
-    /// Notes that `frames` frames are about to be asked for.
+    /// Records that `frames` frames are about to be requested back.
     pub(crate) fn claim(&self, frames: usize) {
         self.claimed.fetch_add(frames, Ordering::AcqRel);
     }
@@ -108,12 +108,12 @@ impl Backlog {
         self.claimed.fetch_sub(frames, Ordering::AcqRel);
     }
 
-    /// One was sent that may move.
+    /// Records that a frame was sent that may move.
     pub(crate) fn may_move(&self) {
         self.movable.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One has begun or ended.
+    /// Records that such a frame has begun or ended.
     pub(crate) fn stays(&self) {
         self.movable.fetch_sub(1, Ordering::AcqRel);
     }

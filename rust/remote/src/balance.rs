@@ -1,29 +1,31 @@
 //! Moves frames from nodes that have not begun them to nodes that run low.
 //!
-//! - A frame on its way back counts at its next node.
-//! - A frame moves only where the giver is left with no less than the taker has then, for each
-//!   worker: so none goes to and fro.
+//! - A frame on its way back counts for its next node.
+//! - A frame moves only if the giver then has at least as many for each worker as the taker, so
+//!   that no frame goes back and forth.
 
-/// A node, to be compared with others.
+/// Load of a node, for comparison with others.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub workers: usize,
-    /// Frames that it has and that nobody asked for.
+    /// Frames that it has and that were not requested back.
     pub frames: usize,
-    /// Number of frames below which it is low; 0 for one that takes none.
+    /// Number of frames below which it is low; 0 for a node that takes none.
     pub low: usize,
     /// Frames that it can give.
     pub unclaimed: usize,
 }
 
 impl Load {
-    /// Returns whether it would have more for each worker than another, with frames taken or added.
+    /// Returns whether it would have more frames for each worker than another node, at these
+    /// numbers.
     fn has_more(&self, frames: usize, other: &Self, of_other: usize) -> bool {
         frames.saturating_mul(other.workers) > of_other.saturating_mul(self.workers)
     }
 }
 
-/// Returns the number of frames that each node must give. `on_the_way` were asked for before.
+/// Returns the number of frames that each node must give. `on_the_way` frames were requested
+/// before.
 pub(crate) fn moves(mut nodes: Vec<Load>, on_the_way: usize) -> Vec<usize> {
     let mut gives = vec![0; nodes.len()];
     let least = |nodes: &[Load]| {

@@ -1,9 +1,9 @@
-//! Offset of an agent's clock from the driver's, from questions and their answers.
+//! Offset of an agent's clock from the driver's, from messages and their answers.
 //!
-//! The answer of the shortest round trip counts: what it says is wrong by half of that at most. It
+//! The answer of the shortest round trip counts, because its error is at most half of that time. It
 //! ages, since clocks drift.
 
-/// Time by which a round trip counts as longer with each later answer.
+/// Time by which a round trip counts as longer after each later answer.
 const AGEING_NS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +15,8 @@ pub(crate) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// Learns from an answer: sent and received by the driver's clock, answered by the agent's.
+    /// Updates the offset with an answer: sent and received by the driver's clock, answered by the
+    /// agent's.
     pub(crate) fn learn(&mut self, asked_ns: u64, heard_ns: u64, agent_ns: u64) {
         let Some(round_trip_ns) = heard_ns.checked_sub(asked_ns) else { return };
         match &mut self.round_trip_ns {
@@ -27,7 +28,8 @@ impl ClockOffset {
         }
     }
 
-    /// A time of the agent's by the driver's clock, kept within `earliest_ns` and `latest_ns`.
+    /// Converts a time of the agent's clock to the driver's, limited to `earliest_ns` and
+    /// `latest_ns`.
     pub(crate) fn to_driver(self, agent_ns: u64, earliest_ns: u64, latest_ns: u64) -> u64 {
         let ns = (i128::from(agent_ns) - self.ahead_ns).clamp(0, i128::from(u64::MAX));
         u64::try_from(ns).unwrap_or(0).min(latest_ns).max(earliest_ns)

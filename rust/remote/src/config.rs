@@ -7,30 +7,29 @@ use guerdon_core::lane::{CloseFuture, Lane};
 
 use crate::wire::Digest;
 
-/// Makes the lane that runs calls here when no node is left.
+/// Makes the lane that runs calls in this process when no node is left.
 pub type LocalLane = Box<dyn Fn() -> Arc<dyn Lane> + Send + Sync>;
-/// Takes a sentence to warn with.
+/// Takes the sentence of a warning.
 pub type Warn = Arc<dyn Fn(String) + Send + Sync>;
-/// Takes lines that workers of a node printed; never waits.
+/// Takes lines that a node's workers printed, with its name; never waits.
 pub type Print = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
-/// Waits, for a moment, until the output so far is written.
+/// Waits for a moment until the output so far is written.
 pub type LastWords = Box<dyn Fn() -> CloseFuture + Send + Sync>;
 
-/// Lane that runs the calls of a function at a node.
+/// Executor of a function's calls on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunsOn {
-    /// Its workers, which all such functions share.
+    /// The node's workers, which all such functions share.
     #[default]
     Workers,
-    /// This many threads of its agent, each with a frame at a time.
+    /// This many threads of its agent, each with one frame at a time.
     Threads(usize),
     /// An event loop of its agent, with this many calls at a time.
     Loop(usize),
 }
 
 impl RunsOn {
-    /// Returns the number of frames that make progress there at a time, with this number of
-    /// workers.
+    /// Returns the number of frames that make progress at a time, with this number of workers.
     pub(crate) const fn parallelism(self, workers: usize) -> usize {
         match self {
             Self::Workers => workers,
@@ -45,18 +44,17 @@ impl RunsOn {
 
 /// See the module.
 pub struct RemoteConfig {
-    /// Digest that tells the functions from those of other drivers: an agent that has others is
-    /// refused.
+    /// Digest of the functions: an agent with other functions is refused.
     pub digest: Digest,
-    /// By function: the most calls in one frame.
+    /// The most calls in one frame, per function.
     pub frame_calls: Vec<usize>,
-    /// By function.
+    /// Executor of each function.
     pub runs_on: Vec<RunsOn>,
     /// The most bytes in one frame.
     pub frame_bytes: usize,
     /// The most bytes that a node holds.
     pub node_bytes: usize,
-    /// A node that says nothing for so long is lost.
+    /// A node that sends nothing for this long is lost.
     pub silence: Duration,
     pub local: LocalLane,
     pub warn: Warn,
@@ -65,7 +63,7 @@ pub struct RemoteConfig {
 }
 
 impl RemoteConfig {
-    /// Frames of 64 calls or 256 KB, 16 MB a node, half a minute of silence; without warnings.
+    /// Frames of 64 calls or 256 KB, 16 MB per node, half a minute of silence; no warnings.
     #[must_use]
     pub fn new(digest: Digest, functions: usize, local: LocalLane) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The values of a frame's samples, in the message in which they came.
+//! The values of a frame's samples, in the message in which they arrived.
 
 use std::any::Any;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use guerdon_core::sent_constants::SentConstants;
 /// See the module.
 pub struct FrameValues {
     message: Arc<Vec<u8>>,
-    /// Place in the message.
+    /// Position in the message.
     place: Range<usize>,
     rows: usize,
     has_constants: bool,
@@ -21,7 +21,7 @@ pub struct FrameValues {
 }
 
 impl FrameValues {
-    /// The values of `rows` samples; `None`: they are not well formed.
+    /// Reads the values of `rows` samples; `None` if they are malformed.
     pub(crate) fn new(
         message: Arc<Vec<u8>>,
         place: Range<usize>,
@@ -34,7 +34,7 @@ impl FrameValues {
         Some(Self { message, place, rows, has_constants, modules, names })
     }
 
-    /// All of them, as they came.
+    /// All values, in the encoded form.
     #[must_use]
     pub fn encoded(&self) -> &[u8] {
         &self.message[self.place.clone()]

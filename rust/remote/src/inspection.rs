@@ -1,8 +1,8 @@
-//! Calls of a node, and their locations: asked by drivers for people.
+//! Calls of a node and their locations, for drivers and their users.
 //!
-//! - A driver asks a node one question at a time; who asks meanwhile gets the same answer.
-//! - Time and bytes are bounded. A node that does not answer in time is shown as far as the driver
-//!   knows it.
+//! - A driver sends a node one request at a time; requests made meanwhile get the same answer.
+//! - Time and bytes are bounded. A node that does not answer in time is shown with the calls that
+//!   the driver sent to it.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -13,26 +13,26 @@ use tokio::time::Instant;
 
 use crate::agent_state::AgentState;
 use crate::link::Link;
-use crate::wire::{InHandCall, ToDriver};
+use crate::wire::{RunningCall, ToDriver};
 
-/// The most calls that an agent tells of, and the most bytes of their stacks.
+/// The most calls in an agent's answer, and the most bytes of their stacks.
 const MOST_CALLS: usize = 1024;
 const MOST_BYTES: usize = 1 << 20;
-/// The longest that an agent looks.
+/// The longest time that an agent takes for an answer.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Share of the remaining time that is kept for the way.
+/// Share of the remaining time that is reserved for the answer's transport.
 const SHARE: u32 = 5;
 
 /// Threads that wait for one node's answer.
 #[derive(Default)]
 pub(crate) struct Inspections {
     waiting: Vec<(Sender<InFlight>, Instant)>,
-    /// A question is on its way until then.
+    /// Time until which a request is under way.
     asked: Option<Instant>,
 }
 
 impl Inspections {
-    /// Somebody asks; how long the agent may take, if it is to be asked.
+    /// Adds a thread that waits for an answer. Returns the agent's time, if a request must be sent.
     pub(crate) fn add(&mut self, answer: Sender<InFlight>, within: Duration) -> Option<Duration> {
         let ends = Instant::now() + within;
         self.waiting.push((answer, ends));
@@ -43,13 +43,13 @@ impl Inspections {
         Some(within - within / SHARE)
     }
 
-    /// The agent has answered: returns the waiting threads.
+    /// Returns the waiting threads, because the agent has answered.
     pub(crate) fn answered(&mut self) -> Vec<Sender<InFlight>> {
         self.asked = None;
         self.waiting.drain(..).map(|(answer, _)| answer).collect()
     }
 
-    /// Those whose time is over.
+    /// Returns the threads whose time is over.
     pub(crate) fn overdue(&mut self) -> Vec<Sender<InFlight>> {
         let now = Instant::now();
         self.asked = self.asked.filter(|ends| *ends > now);
@@ -66,7 +66,7 @@ pub(crate) fn answer(agent: &Arc<AgentState>, session: u64, link: &Arc<Link>, wi
         let frames = agent.runner.calls_of(session);
         let mut left = MOST_BYTES;
         let calls = inspected.unwrap_or_default().into_iter().filter_map(|InFlight { call, location, stack }| {
-            // Calls of other drivers, and those that have ended meanwhile, are of no frame.
+            // Calls of other drivers, and calls that have ended meanwhile, belong to no frame here.
             let of = frames.get(&call.batch)?;
             let first = call.samples.first()?.start;
             let stack = match stack.text() {
@@ -78,9 +78,9 @@ pub(crate) fn answer(agent: &Arc<AgentState>, session: u64, link: &Arc<Link>, wi
                 stack => stack,
             };
             let (phase, age_ns, place) = (call.phase, call.age_ns, location.to_string());
-            Some(InHandCall { frame: of.frame(), call: of.call_of(first), phase, age_ns, place, stack })
+            Some(RunningCall { frame: of.frame(), call: of.call_of(first), phase, age_ns, place, stack })
         });
-        let calls = ToDriver::InHand(calls.take(MOST_CALLS).collect());
+        let calls = ToDriver::Running(calls.take(MOST_CALLS).collect());
         link.write(|out| calls.write(out));
     });
 }

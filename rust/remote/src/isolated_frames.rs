@@ -1,12 +1,12 @@
-//! Calls that two nodes were lost under: each has a node to itself, so that the loss of it tells
-//! which call did it.
+//! Calls with which two nodes were lost: each gets a dedicated node, so that the loss of that node
+//! is evidence against the call.
 //!
-//! - A node that is kept for them gets no other frames, and those that it has not begun are taken
-//!   back. At most half of the nodes are kept, or the only one.
-//! - Waiting frames go back to the scheduler when no node is ready, and are dropped when no call of
-//!   them is open. Frames that would run in this very process then wait on for a while: whoever
-//!   ended two agents may end it too.
-//! - Frames are given places under its lock, and are sent and dropped without it.
+//! - A node that is kept for such calls gets no other frames, and frames that it has not begun are
+//!   taken back. Half of the nodes are kept at most, or the only one.
+//! - Waiting frames go back to the scheduler when no node is ready, and are dropped when none of
+//!   their calls is open. Frames that would run in this very process wait on for a while: their
+//!   calls ended two agents, and may end this process too.
+//! - Frames are assigned places under the lock, and are sent and dropped without it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub(crate) struct IsolatedFrames {
 
 struct WaitingFrame {
     frame: Frame,
-    /// It has no workers to run in, here.
+    /// True if this process has no workers for the frame: it would run in the process itself.
     in_agents: bool,
 }
 
-/// Work to do without the lock.
+/// Work to do after the lock is released.
 pub(crate) struct Arrangement {
     pub placed: Vec<(Arc<Node>, QueuedFrame)>,
     pub dropped: Vec<Frame>,
-    /// A node has room again.
+    /// True if a node has room again.
     pub freed: bool,
 }
 
@@ -45,12 +45,12 @@ impl IsolatedFrames {
         self.waiting.push_back(WaitingFrame { frame, in_agents });
     }
 
-    /// Returns whether something waits that has no workers here.
+    /// Returns whether a frame waits that has no workers in this process.
     pub(crate) fn has_of_agents(&self) -> bool {
         self.waiting.iter().any(|one| one.in_agents)
     }
 
-    /// Takes that out.
+    /// Removes and returns these frames.
     pub(crate) fn give_up(&mut self) -> Vec<Frame> {
         self.take_out(|one| one.in_agents)
     }
@@ -59,7 +59,7 @@ impl IsolatedFrames {
         self.waiting.is_empty()
     }
 
-    /// Takes out the frames that must not wait any longer.
+    /// Removes the frames that must not wait any longer.
     fn take_out(&mut self, goes: impl Fn(&WaitingFrame) -> bool) -> Vec<Frame> {
         let (out, stay): (Vec<WaitingFrame>, Vec<WaitingFrame>) =
             std::mem::take(&mut self.waiting).into_iter().partition(goes);
@@ -67,13 +67,13 @@ impl IsolatedFrames {
         out.into_iter().map(|one| one.frame).collect()
     }
 
-    /// Gives the waiting frames to nodes without others, and keeps as many as that takes.
+    /// Assigns the waiting frames to nodes without others, and keeps as many nodes as needed.
     pub(crate) fn arrange(&mut self, nodes: &[Arc<Node>], closed: bool) -> Arrangement {
         let mut ready: Vec<&Arc<Node>> = nodes.iter().filter(|node| node.state() == NodeState::Ready).collect();
         let dropped = self.take_out(|WaitingFrame { frame, in_agents }| {
             closed || (ready.is_empty() && !in_agents) || !(0..frame.len()).any(|call| frame.is_open(call))
         });
-        // First those that are kept, then those that are empty soonest.
+        // Nodes that are kept come first, then those that will be empty soonest.
         ready.sort_by_key(|node| (node.kept() == NodeHold::No, node.frames()));
         let most = (ready.len() / 2).max(1);
         let (mut kept, mut soon, mut freed, mut placed) = (0, 0, false, Vec::new());
@@ -88,7 +88,7 @@ impl IsolatedFrames {
                 (kept, soon) = (kept + 1, soon + 1);
                 if node.kept() == NodeHold::No {
                     node.keep(NodeHold::Soon);
-                    node.tell(NodeInput::TakeBack);
+                    node.send(NodeInput::TakeBack);
                 }
             } else if let Some(WaitingFrame { frame, .. }) = self.waiting.pop_front() {
                 kept += 1;

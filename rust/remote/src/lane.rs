@@ -1,4 +1,4 @@
-//! The remote lane, as the scheduler sees it.
+//! The remote lane's implementation of `Lane`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,13 +20,13 @@ use crate::link::Link;
 use crate::node::{Node, NodeInput, NodeSnapshot, NodeState};
 use crate::session::Session;
 
-/// The pool of functions whose calls have a worker each. Functions that share no workers, pinned
-/// ones and those that run in agents, have one each, after it.
+/// The pool of functions whose calls have a fresh worker each. Functions that don't share workers
+/// (pinned functions, and functions of agents) have separate pools after it.
 const ALONE: usize = 1;
-/// Largest number of lost nodes that are remembered.
+/// Largest number of lost nodes that are kept for display.
 const MOST_LOST: usize = 64;
 
-/// Runs calls on other nodes, and here when none is left.
+/// Runs calls on other nodes, and in this process when none is left.
 pub struct RemoteLane {
     state: Arc<LaneState>,
     /// The sessions. Taken by `close`.
@@ -34,20 +34,20 @@ pub struct RemoteLane {
 }
 
 impl RemoteLane {
-    /// A lane without nodes.
+    /// Makes a lane without nodes.
     #[must_use]
     pub fn new(runtime: Handle, clock: Clock, functions: &[Function], config: RemoteConfig) -> Arc<Self> {
         let state = Arc::new(LaneState::new(runtime, clock, functions, config));
         Arc::new(Self { state, sessions: Mutex::new(Some(JoinSet::new())) })
     }
 
-    /// A node has come: the end of the link to its agent. `None` where a node has the name.
+    /// Adds a node, and returns this end of the link to its agent. `None` if a node has the name.
     #[must_use]
     pub fn add_node(&self, name: &str) -> Option<Arc<Link>> {
         let state = &self.state;
         let (node, inputs) = Node::new(name, &state.config.runs_on);
         let link = node.link.clone();
-        // Held until its session is there: `close` tells all nodes that it has sessions of.
+        // Held until the session is added, so that `close` finds the sessions of all nodes.
         let mut sessions = self.sessions.lock();
         let Some(sessions) = sessions.as_mut() else {
             link.close();
@@ -73,18 +73,18 @@ impl RemoteLane {
         Some(link)
     }
 
-    /// Gives a node no more frames, and takes back those that it has not begun; false if there is
-    /// no node of this name.
+    /// Sends a node no more frames, and takes back those that it has not begun; false if the name
+    /// is unknown.
     pub fn drain(&self, name: &str) -> bool {
         let nodes = self.state.nodes.read();
         let node = nodes.iter().find(|node| &*node.name == name && node.state() != NodeState::Lost);
         node.is_some_and(|node| {
-            node.tell(NodeInput::Drain);
+            node.send(NodeInput::Drain);
             true
         })
     }
 
-    /// All nodes; those that were lost, until one of their name comes.
+    /// Returns all nodes; lost ones until a node of their name comes.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeSnapshot> {
         self.state.nodes.read().iter().map(|node| node.snapshot()).collect()
@@ -136,7 +136,7 @@ impl Lane for RemoteLane {
 
     fn ask_in_flight(&self, within: Duration, answer: &Sender<InFlight>) {
         for node in &*self.state.nodes.read() {
-            node.tell(NodeInput::Inspect(answer.clone(), within));
+            node.send(NodeInput::Inspect(answer.clone(), within));
         }
         if let Some(local) = self.state.local() {
             local.ask_in_flight(within, answer);
@@ -155,7 +155,7 @@ impl Lane for RemoteLane {
         let sessions = {
             let mut sessions = self.sessions.lock();
             for node in &*self.state.nodes.read() {
-                node.tell(NodeInput::Close);
+                node.send(NodeInput::Close);
             }
             sessions.take()
         };

@@ -29,26 +29,26 @@ pub(crate) struct LaneState {
     pub runs_in_agents: bool,
     /// Set by `attach`.
     pub waker: OnceLock<LaneWaker>,
-    /// Those that are lost stay until one of their name comes again. Written by `RemoteLane` and by
+    /// Lost nodes stay until one of their name comes again. Written by `RemoteLane` and by
     /// sessions.
     pub nodes: RwLock<Vec<Arc<Node>>>,
-    /// Nodes by function that has one worker: the node that it is at. Written by `run`.
+    /// The node of each function with one worker. Written by `run`.
     pinned: Mutex<Vec<Weak<Node>>>,
     pub ledger: LossLedger,
     /// Number of lost nodes. Written by sessions.
     pub lost: AtomicU64,
-    /// Held while a frame is given a place.
+    /// Held while a frame is assigned a place.
     pub apart: Mutex<IsolatedFrames>,
-    /// Held while it is looked which frames are to move.
+    /// Held while the frames to move are chosen.
     balancing: Mutex<()>,
-    /// Runs calls here when no node is left.
+    /// Runs calls in this process when no node is left.
     local: OnceLock<Arc<dyn Lane>>,
     local_wanted: AtomicBool,
     /// True while a task gives up frames that no node takes.
     gives_up: AtomicBool,
-    /// Held while it is made.
+    /// Held while `local` is made.
     making_local: Mutex<()>,
-    /// True once it was warned that calls run here.
+    /// True after the warning that calls run in this process.
     pub local_reported: AtomicBool,
     /// Written by `end_local`.
     closed: AtomicBool,
@@ -101,7 +101,7 @@ impl LaneState {
         self.functions[function].pinned && !self.functions[function].isolated
     }
 
-    /// Frames of a function that would be taken now.
+    /// Number of a function's frames that would be taken now.
     pub(crate) fn room(self: &Arc<Self>, function: FunctionId) -> usize {
         let (mut room, mut calls, mut any) = (0, 0, false);
         let concurrent = self.config.runs_on[function].is_loop();
@@ -119,7 +119,7 @@ impl LaneState {
             return room.min(self.left_of_concurrency(function, calls));
         }
         if self.pins(function) {
-            // Also while that node drains: the worker of the next one would be a second.
+            // The same node even while it drains: the worker of another node would be a second one.
             let node = self.pinned.lock()[function].upgrade();
             let busy = node.is_some_and(|node| node.state() != NodeState::Lost && node.frames_of(function) > 0);
             return room.min(usize::from(!busy && !self.apart.lock().has(function)));
@@ -127,7 +127,8 @@ impl LaneState {
         room
     }
 
-    /// Returns the number of a function's further calls that may be in flight, over all nodes.
+    /// Returns the number of further calls of a function that its `concurrency` allows over all
+    /// nodes.
     fn left_of_concurrency(&self, function: FunctionId, calls: usize) -> usize {
         self.functions[function].policy.concurrency.map_or(usize::MAX, |most| most.saturating_sub(calls))
     }
@@ -149,15 +150,16 @@ impl LaneState {
         }
     }
 
-    /// Returns whether a node has nothing of a function that runs in agents, and would take some.
+    /// Returns whether another node has no calls of a function that runs in agents, and would take
+    /// some.
     pub(crate) fn is_idle_elsewhere(&self, than: &Arc<Node>, function: FunctionId) -> bool {
         let nodes = self.nodes.read();
         let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
         others.any(|node| node.frames_of(function) == 0 && node.room(function, self.config.node_bytes) > 0)
     }
 
-    /// Has nodes give frames that they have not begun to those that run low. Must be called after
-    /// the scheduler's turn: what it has goes first.
+    /// Makes nodes give frames that have not begun to nodes that are low. Must be called after the
+    /// scheduler has handed out its frames, which come first.
     pub(crate) fn balance(&self) {
         let nodes = self.nodes.read();
         let takes = |node: &Arc<Node>| node.takes_frames(self.config.node_bytes);
@@ -176,25 +178,25 @@ impl LaneState {
         let gives = balance::moves(nodes.iter().map(load).collect(), on_the_way);
         for (node, frames) in nodes.iter().zip(gives).filter(|(_, frames)| *frames > 0) {
             node.backlog.claim(frames);
-            node.tell(NodeInput::Move(frames));
+            node.send(NodeInput::Move(frames));
         }
     }
 
-    /// Returns whether workers of another node have nothing to do.
+    /// Returns whether another node has idle workers.
     pub(crate) fn has_idle_workers(&self, than: &Arc<Node>) -> bool {
         let nodes = self.nodes.read();
         let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
         others.any(|node| node.takes_frames(self.config.node_bytes) && node.idle() > 0)
     }
 
-    /// Returns whether calls have another node than this one, or come to it soon.
+    /// Returns whether calls have another node than this one, or will have soon.
     pub(crate) fn has_others(&self, than: &Arc<Node>) -> bool {
         let nodes = self.nodes.read();
         let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
         others.any(|node| matches!(node.state(), NodeState::Connecting | NodeState::Ready))
     }
 
-    /// Workers of all nodes.
+    /// Number of workers of all nodes.
     pub(crate) fn parallelism(&self, function: FunctionId) -> usize {
         let nodes = self.nodes.read();
         let ready = nodes.iter().filter(|node| node.state() == NodeState::Ready);
@@ -206,14 +208,14 @@ impl LaneState {
         }
     }
 
-    /// Puts a frame where it runs soonest. If there is no room it is dropped, which gives it back.
+    /// Puts a frame where it runs soonest. If no node has room, dropping the frame gives it back.
     pub(crate) fn run(self: &Arc<Self>, frame: Frame) {
         let ready = self.nodes.read().iter().any(|node| node.state() == NodeState::Ready);
         let in_agents = self.config.runs_on[frame.function_id()] != RunsOn::Workers;
         if (ready || in_agents) && self.ledger.losses(&frame) >= loss::APART_AFTER {
             self.apart.lock().add(frame, in_agents);
             if in_agents {
-                self.give_up_without_nodes();
+                self.end_without_nodes();
             }
             self.place_apart();
             return;
@@ -225,9 +227,9 @@ impl LaneState {
         }
     }
 
-    /// Ends the frames that wait for a node and would run in this very process, once there has been
-    /// no node for long enough.
-    fn give_up_without_nodes(self: &Arc<Self>) {
+    /// Ends the frames that wait for a node and would run in this very process, after a long time
+    /// without nodes.
+    fn end_without_nodes(self: &Arc<Self>) {
         if self.gives_up.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -245,7 +247,7 @@ impl LaneState {
                 missed = if any { 0 } else { missed + 1 };
                 if missed >= LOOKS {
                     let given_up = this.apart.lock().give_up();
-                    given_up.into_iter().for_each(spare_this_process);
+                    given_up.into_iter().for_each(refuse_locally);
                 }
                 this.gives_up.store(false, Ordering::Release);
                 if !this.apart.lock().has_of_agents() || this.gives_up.swap(true, Ordering::AcqRel) {
@@ -265,8 +267,8 @@ impl LaneState {
         Some((node, guard))
     }
 
-    /// Places the frames that wait for a node to themselves. Called when one is ready, lost or has
-    /// less, and as time goes by.
+    /// Assigns places to the frames that wait for a dedicated node. Called when a node is ready, is
+    /// lost or has less work, and at intervals.
     pub(crate) fn place_apart(&self) {
         let Arrangement { placed, dropped, freed } = {
             let mut apart = self.apart.lock();
@@ -282,21 +284,21 @@ impl LaneState {
         }
     }
 
-    /// Does so if a node is kept, or something waits.
+    /// Calls `place_apart` if the node is kept, or a frame waits.
     pub(crate) fn look_at(&self, node: &Node) {
         if node.kept() != NodeHold::No || !self.apart.lock().is_empty() {
             self.place_apart();
         }
     }
 
-    /// Notes where a function is that has one worker.
+    /// Records the node of a function with one worker.
     fn pin(&self, function: FunctionId, node: &Arc<Node>) {
         if self.pins(function) {
             self.pinned.lock()[function] = Arc::downgrade(node);
         }
     }
 
-    /// The node with the least work for its workers. A suspect goes elsewhere, if it can.
+    /// Returns the node with the least work for its workers. A suspect goes elsewhere if possible.
     fn choose(&self, frame: &Frame) -> Option<Arc<Node>> {
         let nodes = self.nodes.read();
         let function = frame.function_id();
@@ -309,11 +311,11 @@ impl LaneState {
         open.min_by_key(rank).cloned()
     }
 
-    /// The lane of this process; the first time it is asked for, it is made.
+    /// Returns the lane of this process; the first request for it starts its making.
     fn local_or_wanted(self: &Arc<Self>) -> Option<&Arc<dyn Lane>> {
         if self.local().is_none() && !self.is_closed() && !self.local_wanted.swap(true, Ordering::AcqRel) {
             let this = self.clone();
-            // Not here: the scheduler's lock is held.
+            // Not on this thread, which holds the scheduler's lock.
             self.runtime.spawn(async move { this.make_local() });
         }
         self.local()
@@ -345,7 +347,7 @@ impl LaneState {
         waker.wake();
     }
 
-    /// The lane is closed: the lane of this process, if there is one; none is made any more.
+    /// Closes the lane of this process, which is returned if it exists; it is not made any more.
     pub(crate) fn end_local(&self) -> Option<&Arc<dyn Lane>> {
         let _making = self.making_local.lock();
         self.closed.store(true, Ordering::Release);
@@ -353,9 +355,9 @@ impl LaneState {
     }
 }
 
-/// Ends a call that two nodes were lost under and that would run in this process itself: no worker
-/// is between the two.
-fn spare_this_process(mut frame: Frame) {
+/// Ends a call that was running when two nodes were lost. Without nodes it would run in this
+/// process itself, where no worker protects the process.
+fn refuse_locally(mut frame: Frame) {
     let reason =
         "two nodes were lost under it and no other came: it is not run in this process, which might end too".to_owned();
     let failure = Failure { retryable: false, ..Failure::new(FailureKind::Crashed, reason) };

@@ -5,9 +5,9 @@
 //! transport, and `host` carries messages over a Unix socket; `wire` has their meaning. `loss` and
 //! `isolated_frames` tell which call ended its node; `backlog` and `balance` keep its workers busy.
 //!
-//! - All scheduling stays in the driver: an agent retries nothing and knows no batch.
-//! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes:
-//!   whatever comes, nothing here panics, waits for ever or grows without bound.
+//! - All scheduling is done in the driver: an agent retries no call and has no batches.
+//! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes: no
+//!   bytes make it panic, wait for ever or grow without bound.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ mod lane_state;
 mod link;
 mod loss;
 mod node;
-mod sent_frame;
+mod node_frame;
 mod session;
 mod wire;
 

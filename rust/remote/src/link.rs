@@ -1,10 +1,10 @@
 //! One end of a connection between a driver and an agent: messages out, messages in, and its loss.
 //!
-//! - Waiting bytes are put together as the transport asks for them: a slow one gets fewer, larger
-//!   messages, and one whose messages cost much may wait for what does not hurry. Items are written
-//!   where they are sent from, without a copy between.
+//! - Waiting bytes are joined when the transport requests some: a slow transport gets fewer, larger
+//!   messages, and one with a high cost per message may wait longer for items that are not urgent.
+//!   Items are written straight into the message that is sent, without a copy.
 //! - `deliver` and `write` never wait. A peer that delivers more than the engine reads is lost.
-//! - After `close` the bytes written before are still taken.
+//! - After `close` the bytes written before are still sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use tokio::time::{Instant, timeout_at};
 
 /// Size from which on a message is closed.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Size from which on a message will have more: it gets its room at once, instead of being copied
-/// as more comes.
+/// Size from which on a message is expected to grow further: it is allocated at full size at once,
+/// instead of being copied repeatedly.
 const LARGE_BYTES: usize = 64 << 10;
 /// Room for a message and for the item that closes it.
 const ROOM_BYTES: usize = MESSAGE_BYTES + (256 << 10);
-/// Bytes after which a transport that waits for enough to send looks again.
+/// Bytes after which a transport that waits for more checks again.
 const LOOK_BYTES: usize = 16 << 10;
 /// The most bytes that may wait to be read.
 const UNREAD_BYTES: usize = 256 << 20;
@@ -31,23 +31,23 @@ const UNREAD_BYTES: usize = 256 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub enum OutgoingBytes {
     Message(Vec<u8>),
-    /// Nothing yet.
+    /// No bytes wait to be sent yet.
     Empty,
-    /// There will be nothing any more: for this reason, where one was given.
+    /// There will be no more bytes, for the reason if one was given.
     Closed(Option<String>),
 }
 
-/// Time that a transport lets bytes that do not hurry wait for more.
+/// Time for which a transport holds back bytes that are not urgent, to send more together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Longest wait,
+    /// Longest wait.
     pub linger: Duration,
-    /// and the size that ends it.
+    /// Size that ends the wait.
     pub enough: usize,
 }
 
 impl Pace {
-    /// Messages cost little.
+    /// The pace of transports with a low cost per message.
     pub const AT_ONCE: Self = Self { linger: Duration::ZERO, enough: 0 };
 }
 
@@ -55,14 +55,14 @@ impl Pace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkLoss {
     pub reason: String,
-    /// True if no call can be to blame: the node was preempted, or left.
+    /// True if no call can be the cause: the node was preempted, or left.
     pub innocent: bool,
 }
 
 #[derive(Default)]
 struct LinkState {
     outgoing: VecDeque<Vec<u8>>,
-    /// Since when the first of it waits, `None` while there is nothing.
+    /// The time since which the first of the bytes waits; `None` without any.
     waits_since: Option<Instant>,
     hurries: bool,
     incoming: VecDeque<Vec<u8>>,
@@ -75,16 +75,16 @@ struct LinkState {
 pub struct Link {
     name: Arc<str>,
     state: Mutex<LinkState>,
-    /// Threads of a transport wait here for something to send.
+    /// Threads of a transport wait here for bytes to send.
     sendable: Condvar,
-    /// A task of a transport does.
+    /// A task of a transport waits here for bytes to send.
     sendable_task: Notify,
     /// The engine waits here for messages.
     arrived: Notify,
 }
 
 impl Link {
-    /// An end that leads to this node or driver.
+    /// Makes the end that leads to this node or driver.
     #[must_use]
     pub fn new(name: &str) -> Arc<Self> {
         Arc::new(Self {
@@ -102,7 +102,7 @@ impl Link {
         &self.name
     }
 
-    /// Takes bytes for a transport's thread: what to send next; waits for it.
+    /// Returns the next bytes to send, for a transport's thread, which waits for them.
     #[must_use]
     pub fn take(&self, timeout: Duration, pace: Pace) -> OutgoingBytes {
         let until = Instant::now().checked_add(timeout);
@@ -125,8 +125,7 @@ impl Link {
         }
     }
 
-    /// Takes bytes for a transport's task: what to send next; `None` when there will be nothing any
-    /// more.
+    /// Returns the next bytes to send, for a transport's task; `None` when no more will come.
     pub async fn next(&self, pace: Pace) -> Option<Vec<u8>> {
         loop {
             let notified = self.sendable_task.notified();
@@ -141,7 +140,7 @@ impl Link {
             }
             match since.and_then(|since| since.checked_add(pace.linger)) {
                 None => notified.await,
-                // Notified or not, it is looked again.
+                // The state is checked again, with or without a notification.
                 Some(due) => drop(timeout_at(due, notified).await),
             }
         }
@@ -168,7 +167,7 @@ impl Link {
         }
     }
 
-    /// Takes a message of the other end.
+    /// Takes a message from the other end.
     pub fn deliver(&self, message: Vec<u8>) {
         let flooded = {
             let mut state = self.state.lock();
@@ -185,7 +184,7 @@ impl Link {
         self.arrived.notify_one();
     }
 
-    /// The connection is gone. Only the first time counts.
+    /// Records that the connection is lost. Only the first call counts.
     pub fn lost(&self, reason: &str, innocent: bool) {
         {
             let mut state = self.state.lock();
@@ -198,20 +197,20 @@ impl Link {
         self.wake_all();
     }
 
-    /// Returns whether its engine is done with it, or it is lost.
+    /// Returns whether the engine has closed it, or it is lost.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let state = self.state.lock();
         state.closed || state.loss.is_some()
     }
 
-    /// The engine is done with it.
+    /// Closes the engine's end.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.wake_all();
     }
 
-    /// Drops the messages that came and are not read any more.
+    /// Drops the messages that arrived and are not read any more.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         (state.incoming, state.unread) = (VecDeque::new(), 0);
@@ -225,23 +224,23 @@ impl Link {
         self.arrived.notify_one();
     }
 
-    /// Writes a message, and the waiting bytes go with it.
+    /// Writes an urgent item; the waiting bytes are sent with it.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
         self.put(usize::MAX, true, write);
     }
 
-    /// Writes something to send that does not hurry.
+    /// Writes an item that is not urgent.
     pub(crate) fn write_soon(&self, write: impl FnOnce(&mut Vec<u8>)) {
         self.put(usize::MAX, false, write);
     }
 
-    /// Writes something to send that does not hurry if fewer bytes wait to be sent; whether it was
-    /// written.
+    /// Writes an item that is not urgent if fewer than `waiting` bytes wait to be sent; true if it
+    /// was written.
     pub(crate) fn write_below(&self, waiting: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.put(waiting, false, write)
     }
 
-    /// Waiting bytes hurry from now on.
+    /// Makes the waiting bytes urgent.
     pub(crate) fn hurry(&self) {
         {
             let mut state = self.state.lock();
@@ -260,7 +259,7 @@ impl Link {
             if state.closed || state.loss.is_some() {
                 return false;
             }
-            // Messages of 1 MB: few are summed up before there is too much.
+            // Messages have 1 MB, so there are few to add up before the bound is reached.
             if most_waiting < usize::MAX && state.outgoing.iter().map(Vec::len).sum::<usize>() >= most_waiting {
                 return false;
             }
@@ -278,7 +277,7 @@ impl Link {
                 message.reserve_exact(ROOM_BYTES - before);
             }
             write(message);
-            // A thread that waits for more need not look at each item.
+            // A thread that waits for more need not wake at each item.
             first || hurries || before / LOOK_BYTES != message.len() / LOOK_BYTES
         };
         if news {
@@ -288,8 +287,8 @@ impl Link {
         true
     }
 
-    /// The next message of the other end, or how the connection ended. Earlier messages are read
-    /// first.
+    /// Returns the next message of the other end, or the reason for the end of the connection.
+    /// Earlier messages are returned first.
     pub(crate) async fn receive(&self) -> Result<Vec<u8>, LinkLoss> {
         loop {
             {

@@ -1,10 +1,9 @@
-//! A node, as the lane sees it: its capacity, and its frames.
+//! A node as the lane sees it: its capacity, and its frames.
 //!
-//! - Its workers have as many frames as their backlog is to have. Functions that run in its agent
-//!   have separate places: two frames for each thread, or as many calls as their loop runs at a
-//!   time.
-//! - A place is free before its frame is dropped, so the scheduler finds it.
-//! - One that is kept for a call (`apart`) has no room.
+//! - Its workers have as many frames as their backlog allows. Functions that run in its agent have
+//!   separate places: two frames for each thread, or as many calls as their loop runs at a time.
+//! - A place is free before its frame is dropped, so that the scheduler finds it.
+//! - A node that is kept for a call (`apart`) has no room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -21,9 +20,9 @@ use crate::config::RunsOn;
 use crate::link::Link;
 use crate::wire::AgentStats;
 
-/// Frames that wait for each thread of its agent, beside the running one.
+/// Waiting frames for each thread of its agent, in addition to the running one.
 const AHEAD: usize = 1;
-/// The most calls in a frame for an event loop: what is lost with a message is little.
+/// The most calls in a frame for an event loop, few so that little is lost with a message.
 pub(crate) const LOOP_CALLS: usize = 16;
 
 /// Progress of a node.
@@ -33,7 +32,7 @@ pub enum NodeState {
     /// Its agent has not answered yet.
     Connecting,
     Ready,
-    /// It gets no more frames, and goes when it has none.
+    /// It gets no more frames, and leaves when it has none.
     Draining,
     Lost,
 }
@@ -48,7 +47,7 @@ impl NodeState {
         }
     }
 
-    /// Returns Python's name for it.
+    /// Returns the state's name in Python.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -60,14 +59,14 @@ impl NodeState {
     }
 }
 
-/// Tells if a node is kept for a call that must have it to itself.
+/// Reservation of a node for a call that must have it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum NodeHold {
     No,
-    /// It is, once it has nothing else.
+    /// Kept, once its other frames have ended.
     Soon,
-    /// It has the call.
+    /// Kept, with the call.
     Now,
 }
 
@@ -81,19 +80,19 @@ pub struct NodeSnapshot {
     pub frames: usize,
     pub calls: usize,
     pub bytes: usize,
-    /// Calls that it has ended.
+    /// Number of calls that it has ended.
     pub ended: u64,
-    /// Why it was lost.
+    /// Reason for its loss.
     pub reason: Option<String>,
     pub stats: AgentStats,
 }
 
-/// Order to its session.
+/// Request to its session.
 pub(crate) enum NodeInput {
     Frame(Box<QueuedFrame>),
-    /// Takes back the frames that it has not begun.
+    /// Take back the frames that it has not begun.
     TakeBack,
-    /// This many frames that it has not begun go to other nodes.
+    /// Move this many frames that it has not begun to other nodes.
     Move(usize),
     Drain,
     Close,
@@ -105,20 +104,20 @@ pub(crate) struct QueuedFrame {
     // Fields are dropped in this order.
     pub guard: NodeGuard,
     pub frame: Frame,
-    /// It has the node to itself.
+    /// True if it has the node alone.
     pub apart: bool,
 }
 
-/// A place at a node; free when dropped.
+/// A place at a node, free when it is dropped.
 pub(crate) struct NodeGuard {
     node: Arc<Node>,
     function: FunctionId,
-    /// Those that have not ended, as far as they were counted off.
+    /// Number of the frame's calls that were not counted off yet.
     calls: usize,
     bytes: usize,
 }
 
-/// Counts of a function's frames there.
+/// Counts of a function's frames at the node.
 #[derive(Clone, Copy, Debug, Default)]
 struct FunctionCounts {
     frames: usize,
@@ -206,12 +205,12 @@ impl Node {
         self.frames.load(Ordering::Acquire)
     }
 
-    /// Workers that have nothing.
+    /// Number of idle workers.
     pub(crate) fn idle(&self) -> usize {
         if self.state() == NodeState::Ready { self.slots().saturating_sub(self.for_workers()) } else { 0 }
     }
 
-    /// Frames that its workers are to run.
+    /// Number of frames for its workers.
     pub(crate) fn for_workers(&self) -> usize {
         self.for_workers.load(Ordering::Acquire)
     }
@@ -221,13 +220,13 @@ impl Node {
         self.for_workers() < self.backlog.low(self.slots())
     }
 
-    /// Returns whether it would take frames at all.
+    /// Returns whether it accepts any frames.
     pub(crate) fn takes_frames(&self, most_bytes: usize) -> bool {
         let full = self.bytes.load(Ordering::Acquire) >= most_bytes;
         self.state() == NodeState::Ready && self.kept() == NodeHold::No && !full
     }
 
-    /// Frames of a function that it would take now.
+    /// Number of a function's frames that it would take now.
     pub(crate) fn room(&self, function: FunctionId, most_bytes: usize) -> usize {
         if !self.takes_frames(most_bytes) {
             return 0;
@@ -239,14 +238,13 @@ impl Node {
         }
     }
 
-    /// Calls that the loop of a function could begin.
+    /// Number of a function's calls that its loop could begin.
     pub(crate) fn free_on_loop(&self, function: FunctionId) -> usize {
         let RunsOn::Loop(width) = self.runs_on[function] else { return 0 };
         if self.state() == NodeState::Ready { width.saturating_sub(self.calls_of(function)) } else { 0 }
     }
 
-    /// Returns its load in addition to the frames that run at a time, for the lane that runs a
-    /// function.
+    /// Returns its load beyond the frames that run at a time, on the lane that runs a function.
     pub(crate) fn load(&self, function: FunctionId) -> usize {
         let (has, of) = match self.runs_on[function] {
             RunsOn::Workers => (self.for_workers(), self.slots()),
@@ -256,17 +254,17 @@ impl Node {
         (has << 10) / of.max(1)
     }
 
-    /// Frames of one function that it has.
+    /// Number of a function's frames that it has.
     pub(crate) fn frames_of(&self, function: FunctionId) -> usize {
         self.by_function.lock()[function].frames
     }
 
-    /// Calls of one function that it has.
+    /// Number of a function's calls that it has.
     pub(crate) fn calls_of(&self, function: FunctionId) -> usize {
         self.by_function.lock()[function].calls
     }
 
-    /// A place for a frame.
+    /// Makes a place for a frame.
     pub(crate) fn place(self: &Arc<Self>, frame: &Frame) -> NodeGuard {
         let (function, calls) = (frame.function_id(), frame.len());
         let slices = frame.slices();
@@ -288,13 +286,13 @@ impl Node {
         NodeGuard { node: self.clone(), function, calls, bytes }
     }
 
-    /// Gives it a frame; one that has ended drops it, which gives it back.
+    /// Gives it a frame. A node that has ended drops the frame, which gives it back.
     pub(crate) fn put(&self, queued: QueuedFrame) {
-        self.tell(NodeInput::Frame(Box::new(queued)));
+        self.send(NodeInput::Frame(Box::new(queued)));
     }
 
-    pub(crate) fn tell(&self, input: NodeInput) {
-        // A session that has ended takes nothing.
+    pub(crate) fn send(&self, input: NodeInput) {
+        // A session that has ended takes no frames.
         let _ = self.inbox.send(input);
     }
 
@@ -314,7 +312,8 @@ impl Node {
 }
 
 impl NodeGuard {
-    /// Calls of it have ended, or went back: on a loop others may take their places at once.
+    /// Records that calls of the frame have ended or went back, so that others may take their
+    /// places on a loop at once.
     pub(crate) fn count_off(&mut self, calls: usize) {
         if self.node.runs_on[self.function].is_loop() {
             let calls = calls.min(self.calls);

@@ -1,9 +1,9 @@
-//! Serves one node: sends it frames, takes in its reports, and checks its frames.
+//! Serves one node: sends it frames, processes its reports, and checks its frames.
 //!
-//! - One task has all frames of the node, so nothing meets here: what comes from the scheduler, the
-//!   node and the clock is done one after the other.
-//! - Frames that wait at a slow node are asked back when another runs low: as soon as that is
-//!   known, and where the scheduler has nothing for it.
+//! - One task has all frames of the node, so that events of the scheduler, the node and the clock
+//!   are handled one after the other.
+//! - Frames that wait at a slow node are requested back when another node is low: as soon as that
+//!   is detected, if the scheduler has no frames for it.
 
 mod take_back;
 
@@ -25,8 +25,8 @@ use crate::inspection::Inspections;
 use crate::lane_state::LaneState;
 use crate::link::LinkLoss;
 use crate::node::{Node, NodeHold, NodeInput, NodeState, QueuedFrame, TICK};
-use crate::sent_frame::SentFrame;
-use crate::wire::{InHandCall, Items, PROTOCOL, ToAgent, ToDriver};
+use crate::node_frame::NodeFrame;
+use crate::wire::{Items, PROTOCOL, RunningCall, ToAgent, ToDriver};
 
 /// Interval at which the clocks are compared while there is work.
 const PING: Duration = Duration::from_secs(1);
@@ -36,11 +36,12 @@ const MOST_WARNINGS: usize = 100;
 
 enum SessionEnd {
     Lost(LinkLoss),
-    /// It has been drained, or the lane closes.
+    /// The node was drained, or the lane closes.
     Gone,
 }
 
-/// A node whose session panics is lost: else frames would go to it and come back for ever.
+/// Marks a node as lost if its session panics; frames would otherwise go to it and come back for
+/// ever.
 struct SessionGuard(Arc<Node>);
 
 impl Drop for SessionGuard {
@@ -55,11 +56,11 @@ impl Drop for SessionGuard {
 pub(crate) struct Session {
     lane: Arc<LaneState>,
     node: Arc<Node>,
-    frames: BTreeMap<u64, SentFrame>,
+    frames: BTreeMap<u64, NodeFrame>,
     last_id: u64,
     offset: ClockOffset,
-    heard: Instant,
-    /// Ticks since then.
+    last_message: Instant,
+    /// Number of ticks since the last message.
     silent: u32,
     pinged: Instant,
     ticks: u32,
@@ -77,7 +78,7 @@ impl Session {
             frames,
             last_id: 0,
             offset,
-            heard: now,
+            last_message: now,
             silent: 0,
             pinged: now,
             ticks: 0,
@@ -86,7 +87,7 @@ impl Session {
         }
     }
 
-    /// Serves the node to its end.
+    /// Serves the node until its end.
     pub(crate) async fn serve(mut self, mut inputs: mpsc::UnboundedReceiver<NodeInput>) {
         let _served = SessionGuard(self.node.clone());
         let (digest, clock_ns) = (self.lane.config.digest, self.lane.clock.now_ns());
@@ -95,7 +96,7 @@ impl Session {
         self.end(end, inputs);
     }
 
-    /// Ends its frames: the node is lost or gone.
+    /// Ends its frames, because the node is lost or gone.
     fn end(mut self, end: SessionEnd, mut inputs: mpsc::UnboundedReceiver<NodeInput>) {
         let was = self.node.state();
         self.node.set(NodeState::Lost);
@@ -118,7 +119,7 @@ impl Session {
     }
 
     fn lose(&mut self, loss: &LinkLoss, was: NodeState) {
-        let Self { lane, node, frames, heard, .. } = self;
+        let Self { lane, node, frames, last_message, .. } = self;
         node.link.lost(&loss.reason, loss.innocent);
         *node.reason.lock() = Some(loss.reason.clone());
         warn!(node = &*node.name, frames = frames.len(), reason = loss.reason, "node lost");
@@ -133,7 +134,7 @@ impl Session {
         // The agent's reports on begun frames may be lost as well: its workers or threads may have
         // had the oldest frames of each function, and a loop all of them.
         let (slots, mut of_function) = (node.slots(), vec![0; lane.functions.len()]);
-        let silent_ns = nanos(heard.elapsed());
+        let silent_ns = nanos(last_message.elapsed());
         let last_ns = lane.clock.now_ns().saturating_sub(silent_ns);
         let may_have_begun = node.backlog.may_have_begun(slots, silent_ns);
         for (_, mut sent) in std::mem::take(frames) {
@@ -183,14 +184,14 @@ impl Session {
     fn act_on(&mut self, input: NodeInput) {
         match input {
             NodeInput::Frame(queued) => self.send(*queued),
-            NodeInput::TakeBack => self.ask_all_back(),
-            NodeInput::Move(frames) => self.ask_to_move(frames),
+            NodeInput::TakeBack => self.request_all(),
+            NodeInput::Move(frames) => self.request_to_move(frames),
             NodeInput::Drain => {
                 self.node.set(NodeState::Draining);
-                self.ask_all_back();
+                self.request_all();
             }
             NodeInput::Inspect(answer, within) => {
-                // The asking task waits no more once the sender is gone.
+                // Dropping the senders ends the wait of the requesting tasks.
                 if !self.frames.is_empty()
                     && let Some(within) = self.inspections.add(answer, within)
                 {
@@ -201,7 +202,7 @@ impl Session {
         }
     }
 
-    /// Sends a frame, unless nobody waits for any of it.
+    /// Sends a frame, unless its outcome is not needed any more.
     fn send(&mut self, queued: QueuedFrame) {
         let open = (0..queued.frame.len()).any(|call| queued.frame.is_open(call));
         if !open || self.node.state() != NodeState::Ready {
@@ -210,15 +211,16 @@ impl Session {
             return;
         }
         if self.frames.is_empty() {
-            self.hear();
+            self.restart_silence();
         }
         self.last_id += 1;
         let function = queued.frame.function_id();
         let for_workers = self.lane.config.runs_on[function] == RunsOn::Workers;
-        // Not written either where the node was just lost.
+        // Also unwritten if the node was just lost.
         let mut is_damaged = false;
         let write = |out: &mut Vec<u8>| is_damaged = !ToAgent::write_frame(self.last_id, &queued.frame, out);
-        // Its workers may wait for it: what came before it was sent. Threads and loops do.
+        // Its workers may wait for the frame, unless earlier frames are there; threads and loops
+        // always may.
         if !for_workers || self.frames.len() < self.node.backlog.low(self.node.slots()) {
             self.node.link.write(write);
         } else {
@@ -231,20 +233,20 @@ impl Session {
             self.lane.look_at(&self.node);
             return;
         }
-        let mut sent = SentFrame::new(queued, self.lane.clock.now_ns());
+        let mut sent = NodeFrame::new(queued, self.lane.clock.now_ns());
         if for_workers && !self.lane.functions[function].pinned {
             sent = sent.may_move(&self.node);
         }
         self.frames.insert(self.last_id, sent);
     }
 
-    fn hear(&mut self) {
-        (self.heard, self.silent) = (Instant::now(), 0);
+    fn restart_silence(&mut self) {
+        (self.last_message, self.silent) = (Instant::now(), 0);
     }
 
-    /// Takes in a message of the agent.
+    /// Processes a message of the agent.
     fn receive(&mut self, message: &[u8]) -> Result<(), LinkLoss> {
-        self.hear();
+        self.restart_silence();
         let mut items = Items::of(message);
         let mut freed = false;
         while let Some(item) = ToDriver::next(&mut items) {
@@ -261,7 +263,7 @@ impl Session {
                     *self.node.stats.lock() = stats;
                     self.compare_clocks(heard_ns, clock_ns);
                 }
-                ToDriver::InHand(calls) => self.inspected(&calls),
+                ToDriver::Running(calls) => self.inspected(&calls),
                 ToDriver::Lines(lines) => (self.lane.config.print)(&self.node.name, &lines),
                 ToDriver::Warning(text) => self.warned(&text),
                 ToDriver::Frame(id, event) => {
@@ -291,13 +293,13 @@ impl Session {
         if self.node.state() == NodeState::Connecting {
             debug!(node = &*self.node.name, slots, "node ready");
             self.node.ready(slots.clamp(1, 1 << 16) as usize);
-            // When it is lost again, that is news.
+            // A later loss of all nodes is reported again.
             self.lane.local_reported.store(false, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Passes on what the lanes of the agent warn of, so often at most.
+    /// Passes on a warning of the agent's lanes, up to a number of them.
     fn warned(&mut self, text: &str) {
         self.warnings += 1;
         if self.warnings <= MOST_WARNINGS {
@@ -305,14 +307,14 @@ impl Session {
         }
     }
 
-    /// Passes on what the agent says it runs.
-    fn inspected(&mut self, calls: &[InHandCall]) {
+    /// Passes on the agent's calls.
+    fn inspected(&mut self, calls: &[RunningCall]) {
         let Self { node, frames, inspections, .. } = self;
         let waiting = inspections.answered();
         for one in calls {
             let call = frames.get(&one.frame).and_then(|sent| sent.inspected(&node.name, one));
             waiting.iter().zip(std::iter::repeat(call)).for_each(|(answer, call)| {
-                // The asking task may have gone.
+                // The requesting task may be gone.
                 call.into_iter().for_each(|call| drop(answer.send(call)));
             });
         }
@@ -324,8 +326,8 @@ impl Session {
         self.node.backlog.round_trip(now_ns.saturating_sub(asked_ns));
     }
 
-    /// Takes in what became of a frame, and whether others of its calls may go; `None` where that
-    /// can't be.
+    /// Processes an event of a frame. Returns whether further calls may be sent; `None` for an
+    /// impossible event.
     fn event(&mut self, id: u64, event: FrameEvent) -> Option<bool> {
         let Some(sent) = self.frames.get_mut(&id) else { return Some(false) };
         if event == FrameEvent::Ended {
@@ -342,11 +344,11 @@ impl Session {
         Some(ended > 0 && self.lane.config.runs_on[sent.function()].is_loop())
     }
 
-    /// Does the work of a moment.
+    /// Does the periodic work.
     fn tick(&mut self) -> Result<(), LinkLoss> {
         self.ticks = self.ticks.wrapping_add(1);
-        // Counts ticks, which end while this process is stopped: then no message could have been
-        // read.
+        // Counts ticks, which stop while this process is stopped, since no message could have been
+        // read then.
         self.silent += 1;
         let silence = self.lane.config.silence;
         if TICK.saturating_mul(self.silent) >= silence {
@@ -361,8 +363,8 @@ impl Session {
             self.node.link.write(|out| ToAgent::Ping(now_ns).write(out));
         }
         for answer in self.inspections.overdue() {
-            let in_hand = self.frames.values().filter_map(|sent| sent.in_hand(&self.node.name));
-            in_hand.for_each(|call| drop(answer.send(call)));
+            let running_call = self.frames.values().filter_map(|sent| sent.running_call(&self.node.name));
+            running_call.for_each(|call| drop(answer.send(call)));
         }
         for (id, sent) in &mut self.frames {
             let swept = sent.newly_swept();
@@ -372,9 +374,9 @@ impl Session {
         }
         self.lane.look_at(&self.node);
         if self.node.kept() == NodeHold::Soon || self.node.state() == NodeState::Draining {
-            self.ask_all_back();
+            self.request_all();
         } else {
-            self.ask_for_idle();
+            self.request_for_idle();
             self.lane.balance();
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! Messages between a driver and an agent.
 //!
-//! - A message is a row of items: `u32` length of the body, little-endian, `u8` kind, the body.
-//!   Kind and body are a [`ToAgent`] or a [`ToDriver`] in postcard; a frame's values follow its
-//!   head.
-//! - Nothing is read past the end of an item, and memory is taken for bytes that are there. Texts
-//!   that are too long are shortened.
+//! - A message is a sequence of items: `u32` length of the body, little-endian, `u8` kind, the
+//!   body. Kind and body are a [`ToAgent`] or a [`ToDriver`] in postcard; a frame's values follow
+//!   its head.
+//! - Nothing is read past the end of an item, and memory is allocated only for bytes that arrived.
+//!   Texts that are too long are truncated.
 //! - The greetings of both sides, of kind 1, have the same layout in all versions, so that each
-//!   side can name the other's.
+//!   side can name the other's version.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const OLD_REFUSED: u8 = 2;
 /// Most bytes kept of a text.
 const LONGEST_TEXT: usize = 64 << 10;
 
-/// Digest that tells the functions of an engine from others'.
+/// Digest that identifies the functions of an engine.
 pub type Digest = [u8; 32];
 
 /// Counters of an agent.
@@ -43,7 +43,7 @@ pub struct AgentStats {
     pub forks: u64,
     pub restarts: u64,
     pub kills: u64,
-    /// Threads that are stuck in calls past their timeouts.
+    /// Threads that hang in calls past their timeouts.
     pub abandoned_threads: u64,
 }
 
@@ -61,7 +61,7 @@ impl AgentStats {
     }
 }
 
-/// Why bytes are refused: our processes never send them.
+/// Reason for refusing bytes that correct processes never send.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum WireError {
     #[error("an item of kind {0} that does not exist or is not well formed")]
@@ -85,7 +85,7 @@ pub(crate) enum ToAgent {
     TakeBack(u64),
     Sweep(u64, Vec<usize>),
     Ping(u64),
-    /// Asks for its calls, and for their locations if these can be found in time.
+    /// Requests the running calls, with their locations if these can be found in time.
     Inspect(Duration),
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct FrameHead {
     /// Samples of a call.
     pub samples: usize,
     pub names: Option<Vec<String>>,
-    /// The score of each sample, for finish calls.
+    /// The score of each sample, for `finish_group` calls.
     pub scores: Vec<Option<f64>>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) enum ToDriver {
         protocol: u16,
         #[serde(with = "postcard::fixint::le")]
         slots: u32,
-        /// Time of the driver's greeting, by its clock.
+        /// Time of the driver's greeting, by the driver's clock.
         #[serde(with = "postcard::fixint::le")]
         heard_ns: u64,
         #[serde(with = "postcard::fixint::le")]
@@ -128,25 +128,25 @@ pub(crate) enum ToDriver {
     },
     /// Lines that workers printed.
     Lines(Vec<u8>),
-    InHand(Vec<InHandCall>),
+    Running(Vec<RunningCall>),
     /// A warning of the agent's lanes.
     Warning(String),
 }
 
 /// A call that the agent runs.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct InHandCall {
+pub(crate) struct RunningCall {
     pub frame: u64,
     pub call: usize,
     pub phase: Phase,
     pub age_ns: u64,
-    /// The worker, thread or loop that has it.
+    /// The worker, thread or loop that runs it.
     pub place: String,
-    /// Its location, or the reason why that is unknown.
+    /// Its location, or the reason why it was not found.
     pub stack: Result<String, String>,
 }
 
-/// Appends an item. `values` writes the bytes behind the message; if it returns false, nothing is
+/// Appends an item. `values` writes the bytes after the message; if it returns false, nothing is
 /// written.
 fn write(message: &impl Serialize, out: &mut Vec<u8>, values: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let start = out.len();
@@ -172,7 +172,7 @@ impl<'a> Items<'a> {
         Self { message, rest: ByteReader(message) }
     }
 
-    /// The next item, and the place in the message of the bytes behind it.
+    /// Returns the next item, and the position of the bytes after it in the message.
     fn next<T: DeserializeOwned>(&mut self) -> Option<Result<(T, Range<usize>), WireError>> {
         if self.rest.is_empty() {
             return None;
@@ -190,7 +190,7 @@ impl<'a> Items<'a> {
         Some(read.map(|(message, values)| (message, end - values.len()..end)))
     }
 
-    /// Takes a refusal of an agent of version 4 or before: a text behind a `u32` of its length. It
+    /// Reads a refusal of an agent of version 4 or before: a text after a `u32` with its length. It
     /// names both versions, and postcard would read another text in it.
     fn old_refusal(&mut self) -> Option<String> {
         let mut rest = self.rest;
@@ -208,7 +208,7 @@ impl ToAgent {
         write(self, out, |_| true);
     }
 
-    /// Writes a frame with all its calls; whether that was possible.
+    /// Writes a frame with all its calls; false if its values can't be written.
     pub(crate) fn write_frame(id: u64, frame: &Frame, out: &mut Vec<u8>) -> bool {
         let is_finish = frame.kind() == CallKind::Finish;
         let scored = if is_finish { 0..frame.len() } else { 0..0 };
@@ -227,7 +227,7 @@ impl ToAgent {
         write(&Self::Frame(head), out, values)
     }
 
-    /// The next item of a message, and the place of a frame's values in it.
+    /// Returns the next item of a message, and the position of a frame's values in it.
     pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<(Self, Range<usize>), WireError>> {
         items.next()
     }
@@ -250,12 +250,12 @@ impl ToDriver {
         }))
     }
 
-    /// Shortens its texts, which may be of any length: results keep them.
+    /// Truncates its texts, which may be of any length, because results keep them.
     fn shorten(&mut self) {
         match self {
             Self::Refused(text) | Self::Warning(text) => cut(text),
-            Self::InHand(calls) => {
-                for InHandCall { place, stack: Ok(stack) | Err(stack), .. } in calls {
+            Self::Running(calls) => {
+                for RunningCall { place, stack: Ok(stack) | Err(stack), .. } in calls {
                     cut(place);
                     cut(stack);
                 }

@@ -1,5 +1,5 @@
-//! Random faults, drawn from a seed and from what the call is: the same call gets the same fault in
-//! every run, in whatever order.
+//! Random faults, drawn from a seed and the identity of a call: the same call gets the same fault
+//! in every run, in any order.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use guerdon_core::outcome::{Cell, FailureKind};
 
 use crate::script::{Act, Ask, Script, failure};
 
-/// Draws what becomes of each attempt.
+/// Draws the fate of each attempt.
 #[derive(Clone, Debug)]
 pub struct Chaos {
     pub seed: u64,
@@ -29,7 +29,7 @@ impl Chaos {
         fastrand::Rng::with_seed(hasher.finish())
     }
 
-    /// Mostly numbers, some of which are none.
+    /// Draws a cell: mostly numbers, some of them not rewards.
     fn cell(&self, draws: &mut fastrand::Rng, score: Option<f64>) -> Cell {
         let value = score.unwrap_or(0.0).mul_add(0.5, draws.f64() * 20.0 - 10.0);
         if draws.u64(0..1000) >= self.faults / 4 {
@@ -61,7 +61,7 @@ impl Script for Chaos {
                 7 if !lost_already => Act::Lose { after },
                 8 if !lost_already => Act::Panic,
                 9 if !lost_already => Act::GiveBack,
-                // A list of the wrong length, where a list is due.
+                // A list of the wrong length, if a list is required.
                 10 if ask.kind != CallKind::Sample => {
                     Act::Return { after, cells: vec![Cell::Abstained; ask.samples + 1] }
                 }

@@ -1,5 +1,4 @@
-//! A lane that keeps the frames it is given until somebody takes them: who ends them, and when, is
-//! up to the test.
+//! A lane that keeps its frames until the test takes and ends them.
 
 use std::sync::Arc;
 
@@ -24,23 +23,23 @@ impl HoldingLane {
         Self::with_cores(places, frame_calls, usize::MAX)
     }
 
-    /// A lane whose cores are busy with `frames_for_cores` frames.
+    /// Makes a lane whose cores are busy with `frames_for_cores` frames.
     #[must_use]
     pub fn with_cores(places: usize, frame_calls: usize, frames_for_cores: usize) -> Arc<Self> {
         Arc::new(Self { places, frame_calls, frames_for_cores, held: Mutex::default() })
     }
 
-    /// Returns the number of frames that it keeps.
+    /// Number of frames that it keeps.
     pub fn held(&self) -> usize {
         self.held.lock().len()
     }
 
-    /// The newest frame, with its place free again.
+    /// Returns the newest frame, whose place becomes free.
     pub fn take(&self) -> Option<Frame> {
         self.held.lock().pop()
     }
 
-    /// Ends all calls of the newest frame with a number; false if there is none.
+    /// Ends all calls of the newest frame with a number; false without a frame.
     pub fn complete(&self) -> bool {
         let Some(mut frame) = self.take() else { return false };
         let times = Times { started_ns: 1, run_ns: 1 };
@@ -57,7 +56,7 @@ impl Lane for HoldingLane {
     }
 
     fn parallelism(&self, _: FunctionId) -> usize {
-        1 // the calls of a batch come in as few frames as they fit in
+        1 // the calls of a batch come in as few frames as possible
     }
 
     fn frames_for_cores(&self, _: FunctionId) -> usize {

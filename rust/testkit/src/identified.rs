@@ -1,4 +1,4 @@
-//! Arguments that say which sample of which batch they are of, wherever the call runs.
+//! Arguments that identify their batch and sample, wherever the call runs.
 
 use std::any::Any;
 
@@ -10,7 +10,7 @@ use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 
 const MARK: &str = "sample ";
-/// Place of the text in a column of one row.
+/// Position of the text in a column of one row.
 const TEXT_AT: usize = 8 + 16 + 2 + 8;
 
 /// The arguments of a batch with this number: one text, padded to `bytes` bytes.
@@ -41,7 +41,7 @@ impl Payload for NumberedPayload {
     }
 }
 
-/// The batch and the first sample of a call with such arguments.
+/// Returns the batch and the first sample of a call with such arguments.
 #[must_use]
 pub fn identity(frame: &Frame, call: usize) -> Option<(u64, usize)> {
     let mut bytes = Vec::new();

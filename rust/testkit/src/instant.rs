@@ -1,4 +1,4 @@
-//! A lane whose calls take no time: what a batch costs on it is the engine's own work.
+//! A lane whose calls take no time: the cost of a batch on it is the engine's own work.
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;

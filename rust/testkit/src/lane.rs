@@ -1,8 +1,8 @@
-//! A lane that does what a script says.
+//! A lane that follows a script.
 //!
-//! - Its time is tokio's: on a paused runtime nothing waits.
-//! - It keeps the contract of `guerdon_core::lane`, but for what the script makes it
-//!   break on purpose.
+//! - Its time is tokio's: on a paused runtime no real time passes.
+//! - It keeps the contract of `guerdon_core::lane`, except where the script makes it break the
+//!   contract on purpose.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,17 +34,17 @@ pub struct Room {
     pub places: usize,
     pub frame_calls: usize,
     pub frame_bytes: usize,
-    /// Runs all calls of a frame at a time (up to the function's `concurrency`), as an event loop
-    /// does; else one by one, as a worker does.
+    /// Runs all calls of a frame at a time (up to the function's `concurrency`), like an event
+    /// loop; otherwise one by one, like a worker.
     pub at_once: bool,
-    /// Of `at_once`: reports to the scheduler that `width` calls of a function run side by side.
+    /// With `at_once`: reports to the scheduler that `width` calls of a function run side by side.
     pub width: Option<usize>,
     /// Time in one call after which the calls behind it in the frame are given back.
     pub take_back: Duration,
 }
 
 impl Default for Room {
-    /// Two workers.
+    /// Room of two workers.
     fn default() -> Self {
         Self {
             places: 2,
@@ -57,24 +57,24 @@ impl Default for Room {
     }
 }
 
-/// Room for frames, and a script.
+/// A lane with room for frames, and a script.
 pub struct FakeLane {
     room: Room,
     runtime: Handle,
     script: Arc<dyn Script>,
     log: Arc<Log>,
-    /// Frames that run. Written by `run` and by the end of a frame's work.
+    /// Number of running frames. Written by `run` and by the end of a frame's work.
     held: Arc<AtomicUsize>,
-    /// Number of times that the scheduler asked for room.
+    /// Number of times that the scheduler requested its room.
     asked: AtomicU64,
-    /// Of `at_once`: the places of each function's calls.
+    /// With `at_once`: the places of each function's calls.
     loops: Mutex<BTreeMap<FunctionId, Arc<Semaphore>>>,
     /// Work under way; `None` once closed.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
 
 impl FakeLane {
-    /// A lane in the current runtime.
+    /// Makes a lane on the current runtime.
     #[must_use]
     pub fn new(room: Room, script: impl Script) -> Self {
         Self {
@@ -94,13 +94,12 @@ impl FakeLane {
         self.log.clone()
     }
 
-    /// Frames that run.
+    /// Number of running frames.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of times that the scheduler looked for room here; an idle engine does
-    /// not.
+    /// Returns the number of times that the scheduler requested its room; an idle engine does not.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
     }
@@ -119,7 +118,7 @@ impl Lane for FakeLane {
     }
 
     fn pool(&self, function: FunctionId) -> usize {
-        // On an event loop functions don't wait for each other.
+        // Functions on an event loop don't wait for each other.
         if self.room.at_once { function } else { 0 }
     }
 
@@ -187,7 +186,7 @@ impl Drop for SlotGuard {
 }
 
 /// A running frame. Fields drop in order: the place is free when the frame's end makes the
-/// scheduler look for room.
+/// scheduler search for room.
 struct Job {
     script: Arc<dyn Script>,
     log: Arc<Log>,
@@ -220,7 +219,7 @@ impl Job {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Runs one call; false when the frame is not to go on.
+    /// Runs one call; false if the frame must not go on.
     async fn run(&self, call: usize) -> bool {
         let (clock, timeout, ask) = {
             let frame = self.frame.lock();
@@ -305,7 +304,7 @@ impl Job {
         }
     }
 
-    /// Lets a call run for so long; false when the scheduler has settled it meanwhile and the lane
+    /// Waits for a call's run time; false if the scheduler ended the call meanwhile and the lane
     /// `looks`.
     async fn wait(&self, call: usize, run: Duration, looks: bool) -> bool {
         let mut ran = Duration::ZERO;

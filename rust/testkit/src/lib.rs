@@ -1,10 +1,10 @@
 //! Parts that the tests and benches of the engine share. Development only.
 //!
-//! `lane` is a lane that does what a `script` says, on tokio's time, and keeps a `log`; `chaos`
-//! draws a script from a seed; `identified` has arguments that say of which sample they are;
-//! `serial` is the result without an engine; `setup` makes functions and batches; `instant` is a
-//! lane that costs nothing; `training` simulates a training run; `judge` (a feature) is a mock
-//! server with fault injection.
+//! `lane` is a lane that follows a `script`, on tokio's time, and keeps a `log`; `chaos` draws a
+//! script from a seed; `identified` has arguments that identify their sample; `serial` computes the
+//! result without an engine; `setup` makes functions and batches; `instant` is a lane that costs
+//! nothing; `training` simulates a training run; `judge` (a feature) is a mock server with fault
+//! injection.
 #![forbid(unsafe_code)]
 
 mod chaos;

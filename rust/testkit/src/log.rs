@@ -36,9 +36,9 @@ pub struct CallSeen {
 struct LogState {
     frames: Vec<FrameSeen>,
     calls: Vec<CallSeen>,
-    /// Calls that run and the most at a time, per function.
+    /// Number of calls that run, and the most at a time, per function.
     in_hand: BTreeMap<FunctionId, (usize, usize)>,
-    /// Number of times that each attempt came: (batch, function, finish, first, attempt).
+    /// Number of times that each attempt was handed out: (batch, function, finish, first, attempt).
     handed: BTreeMap<(u64, FunctionId, bool, usize, u16), u16>,
 }
 
@@ -64,7 +64,7 @@ impl Log {
         self.0.lock().frames.push(frame);
     }
 
-    /// Counts that an attempt was handed out; says how often it was before.
+    /// Counts that an attempt was handed out; returns how often it was handed out before.
     pub(crate) fn handed(&self, batch: u64, function: FunctionId, finish: bool, first: usize, attempt: u16) -> u16 {
         let mut seen = self.0.lock();
         let times = seen.handed.entry((batch, function, finish, first, attempt)).or_insert(0);

@@ -1,4 +1,4 @@
-//! Result of an attempt.
+//! Scripts of a fake lane: the result of each attempt.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Cell, Failure, FailureKind};
 
-/// One attempt of one call, as a lane is about to run it.
+/// One attempt of one call that a lane is about to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     pub batch: u64,
@@ -16,15 +16,15 @@ pub struct Ask {
     /// Samples that the call covers.
     pub samples: usize,
     pub attempt: u16,
-    /// Number of times that this very attempt was handed out before: given back, or lost with its
+    /// Number of times that the same attempt was handed out before: given back, or lost with its
     /// frame.
     pub handed: u16,
     /// Scores that a `finish_group` call shapes; empty for others.
     pub scores: Vec<Option<f64>>,
 }
 
-/// Action of the lane on it. Times are run times; a call that runs longer than its `timeout` is
-/// stopped there.
+/// The lane's action on an attempt. Times are run times; a call that runs longer than its `timeout`
+/// is stopped then.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     Return {
@@ -51,15 +51,15 @@ pub enum Act {
     GiveBack,
     /// `setup()` failed.
     FailSetup,
-    /// The lane reports the outcome without a look at whether the call is still open.
+    /// The lane reports the outcome without a check whether the call is still open.
     Late {
         after: Duration,
         cells: Vec<Cell>,
     },
 }
 
-/// Decides what becomes of attempts. A pure function of its arguments, if results are compared with
-/// [`crate::serial`]'s.
+/// Decides the result of attempts. It must be a pure function of its arguments if results are
+/// compared with [`crate::serial`]'s.
 pub trait Script: Send + Sync + 'static {
     fn act(&self, ask: &Ask) -> Act;
 }

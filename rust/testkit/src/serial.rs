@@ -1,5 +1,5 @@
-//! The reference: each call with all its attempts, one after another, no engine. Written from the
-//! rules, not from the engine's code.
+//! The reference: each call with all its attempts, one after another, without an engine. It is
+//! written from the rules, not from the engine's code.
 
 use guerdon_core::call::CallKind;
 use guerdon_core::function::{Function, FunctionId, OnFailure, Shape};
@@ -7,19 +7,20 @@ use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
 
 use crate::script::{Act, Ask, Script, failure};
 
-/// The content expected of one cell, if nothing cuts its call short.
+/// The expected content of one cell, if its call is not cut short.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpectedCell {
     pub status: Status,
     /// NaN unless `status` is ok.
     pub value: f64,
     pub attempts: u16,
-    /// Failures of its attempts, in order: where a call that is cut short may have ended.
+    /// Failures of its attempts, in order; a call that is cut short may have ended with any of
+    /// them.
     pub failed: Vec<Status>,
 }
 
-/// The cells of one batch, `[sample][function]`. Scripts that fail a setup have no serial meaning:
-/// which calls came before it is a matter of order.
+/// Returns the cells of one batch, `[sample][function]`. Scripts that fail a setup have no serial
+/// meaning, because the order decides which calls come before.
 pub fn serial(
     functions: &[Function],
     batch: u64,
@@ -33,7 +34,7 @@ pub fn serial(
         columns[*id].is_none() && sources.into_iter().all(|condition| columns[condition.source].is_some())
     }) {
         let run = Run { function, id, batch, script };
-        // Tells if the function is called for a sample at all.
+        // Returns whether the function is called for a sample at all.
         let opens = |sample: usize| {
             function.run_if.iter().flat_map(|run_if| &run_if.conditions).all(|condition| {
                 let of = |column: &Vec<ExpectedCell>| shown(&functions[condition.source], &column[sample]);
@@ -58,7 +59,7 @@ pub fn serial(
     (0..samples).map(row).collect()
 }
 
-/// Returns the value of a cell that a gate sees: the number that the result shows.
+/// Returns the value that a gate compares: the number that the result shows.
 #[expect(clippy::cast_possible_truncation, reason = "the result holds float32")]
 fn shown(function: &Function, cell: &ExpectedCell) -> f32 {
     match (cell.status, function.policy.on_failure) {
@@ -134,8 +135,8 @@ impl Run<'_> {
         }
     }
 
-    /// Has a group's scores shaped: failed and skipped cells stay so, and there is no call without
-    /// a score.
+    /// Shapes a group's scores: failed and skipped cells keep their outcome, and without a score no
+    /// call is made.
     fn finish(&self, first: usize, cells: &mut [ExpectedCell]) {
         if !cells.iter().any(|cell| cell.status.is_answer()) {
             return;
@@ -153,7 +154,7 @@ impl Run<'_> {
 enum AttemptEnd {
     Cells(Vec<Cell>),
     Failed(Failure),
-    /// Given back or lost: the same attempt once more.
+    /// Given back or lost: the same attempt is made once more.
     Again,
 }
 

@@ -1,4 +1,4 @@
-//! Functions, batches and runtimes to test with.
+//! Functions, batches and runtimes for tests.
 
 use std::any::Any;
 use std::future::Future;
@@ -11,7 +11,7 @@ use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::payload::Payload;
 use guerdon_core::sent_constants::SentConstants;
 
-/// Arguments that are the number of the sample, of a size that can be chosen.
+/// Arguments that contain the number of the sample, of a selectable size.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples {
     pub bytes: usize,
@@ -51,19 +51,20 @@ impl Payload for Unwritable {
     }
 }
 
-/// Seeds of a simulation: `many` where PROPTEST_CASES is set, as by `make stress`, else `few`.
+/// Returns the seeds of a simulation: `many` if PROPTEST_CASES is set, as by `make stress`, else
+/// `few`.
 #[must_use]
 pub fn seeds(few: u64, many: u64) -> Range<u64> {
     0..if std::env::var_os("PROPTEST_CASES").is_some() { many } else { few }
 }
 
-/// A batch without a budget.
+/// A batch without a timeout.
 #[must_use]
 pub fn spec(groups: usize, group_size: usize) -> BatchSpec {
     BatchSpec::whole(groups * group_size, group_size, Box::new(Samples { bytes: 4 }))
 }
 
-/// A function of lane 0 with a timeout of 30 s, without retries, limits and a deadline.
+/// A function of lane 0 with a timeout of 30 s, without retries, limits and a total timeout.
 #[must_use]
 pub fn function(name: &str, shape: Shape) -> Function {
     let policy = Policy {
@@ -74,14 +75,14 @@ pub fn function(name: &str, shape: Shape) -> Function {
     Function::new(name, shape, policy)
 }
 
-/// Runs a test on a clock that only moves when all wait.
+/// Runs a test on a clock that moves only when all tasks wait.
 #[expect(clippy::expect_used, reason = "a test can't go on without its runtime")]
 pub fn paused<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime without drivers can be built").block_on(test)
 }
 
-/// Waits for a batch, for an hour at most; false if it isn't done then.
+/// Waits for a batch, at most an hour; false if it isn't done by then.
 pub async fn done(batch: &Arc<Batch>) -> bool {
     let mut wait = Duration::from_millis(1);
     for _ in 0..3600 * 200 {

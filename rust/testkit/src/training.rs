@@ -27,12 +27,12 @@ use crate::setup::{function, spec};
 /// A run: sizes and seconds of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// Samples of a step; whole groups of `group`, and whole groups in each of the `pieces`.
+    /// Samples of a step: whole groups of `group`, and whole groups in each of the `pieces`.
     pub samples: usize,
     pub group: usize,
     pub generation: Duration,
     pub training: Duration,
-    /// The reward of a sample takes between these, each time as likely.
+    /// Bounds of the time of a sample's reward, which is uniform in between.
     pub delays: (Duration, Duration),
     /// Rewards computed at a time.
     pub at_once: usize,
@@ -71,7 +71,7 @@ pub const MODES: [(&str, Mode); 4] = [
 
 /// Source of rewards.
 pub trait Rewards {
-    /// Begins with a batch; an item arrives for each group when it is complete.
+    /// Begins with a batch; the receiver gets an item for each group that completes.
     fn begin(&mut self, recipe: &Recipe, batch: u64) -> UnboundedReceiver<()>;
 }
 
@@ -101,8 +101,8 @@ pub async fn steps(recipe: &Recipe, mode: Mode, count: u64, rewards: &mut impl R
     lasted
 }
 
-/// Seconds of a step once the run is under way: the mean, without the first steps and those at the
-/// end that generate nothing ahead.
+/// Returns the seconds of a step in steady state: the mean, without the first steps and without the
+/// last ones, during which nothing is generated ahead.
 #[must_use]
 pub fn steady_step(steps: &[Duration], mode: Mode) -> f64 {
     let odd = usize::try_from(mode.lookahead).unwrap_or(usize::MAX);
@@ -112,11 +112,11 @@ pub fn steady_step(steps: &[Duration], mode: Mode) -> f64 {
     kept.iter().sum::<Duration>().as_secs_f64() / count
 }
 
-/// A judge with a number of places: the oldest request first. When a reward comes is known when it
-/// is asked for.
+/// A judge with a number of places: the oldest request comes first. The time of a reward is
+/// computed at its request.
 #[derive(Default)]
 pub struct Queue {
-    /// When each place gets free, soonest first.
+    /// The time when each place becomes free, soonest first.
     places: BinaryHeap<Reverse<Instant>>,
 }
 
@@ -148,7 +148,7 @@ impl Rewards for Queue {
     }
 }
 
-/// The engine, on a lane whose calls take what the recipe says.
+/// The engine, on a lane whose calls take the recipe's delays.
 pub struct Engine {
     scheduler: Scheduler,
     /// Delays of each batch, by the engine's number. Written before a batch is submitted, read by
@@ -187,14 +187,14 @@ impl Rewards for Engine {
         self.delays.lock().insert(batch + 1, recipe.draw(batch));
         match self.scheduler.submit(spec(recipe.groups(), recipe.group)) {
             Ok(batch) => drop(tokio::spawn(tell(batch, sender))),
-            // the run then ends without its rewards, and with it what compares it
+            // the run then ends without its rewards, and its comparison fails
             Err(_) => drop(sender),
         }
         receiver
     }
 }
 
-/// Passes on a batch's groups as they complete, seen to five milliseconds.
+/// Passes on a batch's groups as they complete, with a resolution of five milliseconds.
 async fn tell(batch: Arc<Batch>, sender: UnboundedSender<()>) {
     while !batch.is_exhausted() {
         while batch.take_group().is_some() {

@@ -3,8 +3,9 @@
 A trainer calls its functions one after another, each with the same lists. The first column called
 with a batch starts all functions on it, and raises or logs its failures; the others only collect.
 
-- column-1  A batch is known by the identity of its lists, which are held alive while it is open. It
-  ends when every column was collected, or one is called again with the same lists (refilled).
+- column-1  A batch is identified by the identity of its lists, which are kept alive while it is
+  open. It ends when every column was collected, or one is called again with the same lists
+  (refilled).
 - column-2  A sample that can't be scored is None in every column.
 """
 
@@ -65,7 +66,7 @@ class _UncollectedBatch:
 
 
 class TrainerBatches:
-    """The batches that trainers start on one dispatcher, the open ones of its columns among them.
+    """The batches that trainers start on one dispatcher, including the open batches of its columns.
 
     Args:
         owner: The dispatcher, which its columns and batches keep alive.
@@ -97,7 +98,7 @@ class TrainerBatches:
         # By trainer; under the lock.
         self._memories: weakref.WeakKeyDictionary[Any, TrainerMemory] = weakref.WeakKeyDictionary()
         self._warned_of_others = False
-        self._warned_of_zeros = False  # where it isn't known who calls; under the lock
+        self._warned_of_zeros = False  # for callers without a trainer; under the lock
         _alive.add(self)
 
     def collect(self, function: int, arguments: Mapping[str, Any]) -> list[float | None]:
@@ -160,7 +161,7 @@ class TrainerBatches:
         return TrainerBatch(context, arguments, self._submit(context, arguments, started))
 
     def start_in(self, context: TrainerContext, arguments: Mapping[str, Any], started: list[Batch]) -> PendingBatch:
-        """Does as `start` for a caller that has its context, and completes the batch by itself."""
+        """Like `start`, for a caller that has its context and completes the batch."""
         batch = self._submitter.submit_from_trainer(started, arguments, context.group_size(), context.ranks)
         return PendingBatch(self._owner(), batch, self._builder)
 
@@ -212,7 +213,7 @@ class TrainerBatches:
         return result
 
     def complete_without_rows(self, arguments: Mapping[str, Any]) -> None:
-        """Does the part of a rank without samples when the others `complete` a batch. Collective.
+        """Takes part for a rank without samples when the others `complete` a batch. Collective.
 
         Raises:
             RewardFailureError: A function fails too often.
@@ -244,7 +245,7 @@ class TrainerBatches:
         if error is not None:
             return error
         rate = self._builder.failure_rate
-        if context.known:  # one for itself, so that it is the same on each rank
+        if context.known:  # a record for each trainer, so that all ranks have the same
             rate = context.memory.failure_rate = context.memory.failure_rate or self._builder.new_failure_rate()
         message = rate.add(every)
         return None if message is None else RewardFailureError(message, result)
@@ -323,7 +324,7 @@ class TrainerBatches:
             )
 
 
-# Every `TrainerBatches` there is, for `forget`.
+# All existing `TrainerBatches`, for `forget`.
 _alive: weakref.WeakSet[TrainerBatches] = weakref.WeakSet()
 
 

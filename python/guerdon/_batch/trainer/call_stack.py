@@ -1,8 +1,8 @@
-"""The functions that run on this thread, for a caller that doesn't name itself.
+"""The functions that run on this thread, to identify the caller.
 
-Frames are looked at while they run and never kept. Only the locals of a method that goes through
-``reward_funcs`` are read: what reading makes lives as long as the frame, and a training loop's
-frame lives for days.
+Frames are inspected while they run and never kept. Only the locals of a method that iterates over
+``reward_funcs`` are read: reading creates objects that live as long as the frame, and a training
+loop's frame lives for days.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
-# Frames that are looked at: from a trainer's method to a column are five or so, decorators add
-# some.
+# Number of inspected frames: a trainer's method calls a column through about five, and decorators
+# add some.
 _DEEPEST = 64
 
 
@@ -24,7 +24,7 @@ def running_codes() -> Iterator[CodeType]:
 
 
 def owners_of_reward_funcs() -> Iterator[tuple[object, str]]:
-    """The objects whose methods run here and name ``reward_funcs``, and the module of the method's
+    """Objects with a running method that names ``reward_funcs``, and the module of the method's
     code."""
     for frame in _frames():
         code = frame.f_code
@@ -35,8 +35,7 @@ def owners_of_reward_funcs() -> Iterator[tuple[object, str]]:
 
 
 def runs_method_of(kind: type) -> bool:
-    """Returns whether a method of this class, or of one that it derives from, runs on this
-    thread."""
+    """Returns whether a method of this class or of its bases runs on this thread."""
     for code in running_codes():
         for base in kind.__mro__:
             function = base.__dict__.get(code.co_name)

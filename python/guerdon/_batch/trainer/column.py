@@ -16,7 +16,7 @@ _OWN = ("prompts", "completions", "completion_ids")
 
 
 class Owner(Protocol):
-    """A dispatcher, as its columns know it."""
+    """The part of a dispatcher that its columns use."""
 
     @property
     def reward_funcs(self) -> list[Any]: ...
@@ -24,7 +24,7 @@ class Owner(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RewardList:
-    """The list of a dispatcher, as far as a trainer has to do with it.
+    """The part of a dispatcher's list that trainers need.
 
     Attributes:
         length: Number of entries, reward models included.
@@ -40,7 +40,7 @@ class RewardList:
 
     @classmethod
     def of(cls, items: Sequence[object], weights: list[float] | None) -> RewardList:
-        """Makes the list of a dispatcher's items, in which a rubric stands as its columns."""
+        """Makes the list of a dispatcher's items, in which a rubric is replaced by its columns."""
         places = tuple(place for place, item in enumerate(items) if is_reward_model(item))
         return cls(len(items), tuple(model_name(items[place]) for place in places), places, weights)
 

@@ -1,9 +1,10 @@
 """The trainer that calls a dispatcher's columns: its requests, and the metrics logged to it.
 
-- A trainer imports none of our modules: `INTEGRATIONS` are asked in turn whose call it is, by name,
-  when the first column is called, so that nothing here depends on them.
+- Trainers don't import our modules. `INTEGRATIONS` are imported by name when the first column is
+  called, and each may recognise its trainer, so that nothing here depends on them.
 - Recorded values are logged on the caller's thread, in the order of the list. A column logged once
-  is logged for every later batch, None where nothing is: a trainer's table needs equal lengths.
+  is logged for every later batch, with None for missing values: a trainer's table needs equal
+  lengths.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
 # Modules with ``trainer_of(arguments)``: a `TrainerContext` class and the trainer behind a call, or
-# None; and ``leaves_failures_out()``: whether a caller without a trainer is known to.
+# None; and ``leaves_failures_out()``: whether callers without a trainer leave failed samples out.
 INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
 
 ReportedFailures = set[tuple[str, Status]]  # functions and kinds of their failures
@@ -43,11 +44,11 @@ class TrainerMemory:
 
 
 class TrainerContext:
-    """The caller of a column. This one has no trainer behind it; an integration's knows its
-    trainer.
+    """The caller of a column. This class is for callers without a trainer; integrations have
+    subclasses for theirs.
 
     Attributes:
-        known: Whether it is known who calls.
+        known: Whether the caller was identified.
     """
 
     known = False
@@ -56,7 +57,7 @@ class TrainerContext:
         self.memory = memory
 
     def group_size(self) -> int | None:
-        """Completions per prompt, if the caller knows."""
+        """Completions per prompt, if the caller has them."""
         return None
 
     @property
@@ -65,12 +66,12 @@ class TrainerContext:
         return 1
 
     def other_functions(self, rewards: RewardList) -> list[str]:
-        """Names of what the caller runs beside the dispatcher's functions."""
+        """Names of the functions that the caller runs beside the dispatcher's."""
         return list(rewards.models)
 
     def counts_failures(self) -> str | None:
         """Returns the name of the caller if it may take a sample without any reward for one with
-        the reward 0; None if it is known to leave such samples out."""
+        the reward 0; None if it leaves such samples out."""
         leave_out = any(import_module(name).leaves_failures_out() for name in INTEGRATIONS)
         return None if leave_out else "what calls this dispatcher's columns"
 
@@ -130,8 +131,8 @@ def context_of(arguments: Mapping[str, Any], memories: MutableMapping[Any, Train
 
 
 def report_failures(result: RewardBatch, reported: ReportedFailures) -> None:
-    """Logs the first failure of each kind of each function, once a trainer: the trainer itself says
-    only that samples have no reward."""
+    """Logs the first failure of each kind of each function, once a trainer: the trainer itself
+    reports only that samples have no reward."""
     for failure in result.failures():
         key = failure.function, failure.status
         if key not in reported:

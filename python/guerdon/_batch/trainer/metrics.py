@@ -6,7 +6,7 @@
 - The names of a batch's metrics follow from its functions and the size of its groups, not from its
   outcomes: all ranks log the same names, and none of them waits for another.
 - A metric without a meaning is left out: no tokens of a function that is not a judge.
-- By default a log line has `MAIN`, so that it stays readable with many functions.
+- The default for a log line is `MAIN`, so that it stays readable with many functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The columns of one dispatcher: each is made when somebody asks for it, and is one object for as
-long as somebody has it.
+"""The columns of one dispatcher: each is made at its first use, and is the same object for as long
+as it is referenced.
 
-Attributes that are set on a column (TRL's trainers do so) stay while nobody refers to it.
+Attributes that are set on a column (TRL's trainers do so) stay without any reference to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RewardColumns:
     Args:
         items: Of the list.
         names: Of the functions among them, in order.
-        rewards: The list, as a trainer knows it.
+        rewards: The list, as a trainer sees it.
         collect: Gives a column its rewards.
     """
 

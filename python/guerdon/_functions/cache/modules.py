@@ -1,4 +1,4 @@
-"""Tells the user's own modules from installed ones: of these the version counts.
+"""Distinguishes the user's modules from installed ones, whose version counts.
 
 Imports in a function's body are found in its code; nothing installed is imported for that.
 """
@@ -20,7 +20,7 @@ __all__ = ["UnknownPart", "imported_in", "is_installed", "version_of_module"]
 
 
 class UnknownPart(Exception):
-    """Something a function uses is neither code nor data; the text says what and where."""
+    """A part of a function is neither code nor data; the message names it and its place."""
 
 
 def is_installed(module: str | None) -> bool:

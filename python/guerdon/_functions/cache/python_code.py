@@ -1,10 +1,10 @@
-"""Hash of a Python function's parts: its code, defaults, closure, and the globals that it names,
-with all that those are made of.
+"""Hash of a Python function's parts: code, defaults, closure and named globals, with all of their
+parts.
 
 - The same source gives the same hash in each process of one version of Python.
-- For installed packages the version counts, not the code; what runs in C counts by its name. The
-  user's own modules that a function imports in its body are imported to look at them.
-- A part without a known version raises `UnknownPart`, with its place.
+- The version of an installed package counts, not its code; a C function counts by its name. The
+  user's own modules that a function imports in its body are imported to inspect them.
+- A part without a version raises `UnknownPart`, with its place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from guerdon._functions.cache.modules import UnknownPart, imported_in, is_instal
 __all__ = ["PythonCode", "UnknownPart"]
 
 _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, type(...), range)
-# They tell the place of a class, or follow from its other attributes.
+# They describe the place of a class, or follow from its other attributes.
 _IGNORED: Final = frozenset(
     (
         "__abstractmethods__",
@@ -67,7 +67,7 @@ class PythonCode:
         """Adds `value`; `place` is its place in messages.
 
         Raises:
-            UnknownPart: There is no telling what it is.
+            UnknownPart: It is neither code nor data.
         """
         if isinstance(value, _ATOMS) and type(value) in _ATOMS:
             self._put(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))

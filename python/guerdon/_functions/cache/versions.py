@@ -1,9 +1,9 @@
 """Version of a function for its cached outcomes: a hash of all that decides it, its values aside.
 
 - The version of a judge: the request's words and options, how the answer is read, votes and panels;
-  the model is known by its name, not by its address. Never a key.
-- A reward service or sandbox is known by its address.
-- An option that only says how calls are made (timeouts, retries, limits, prices) changes nothing.
+  the model is identified by its name, not by its address. Never a key.
+- A reward service or sandbox is identified by its address.
+- Options that only affect how calls are made (timeouts, retries, limits, prices) change nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def http_version(spec: FunctionSpec) -> bytes:
 
 
 def composite_version(spec: FunctionSpec, of_member: Callable[[FunctionSpec], object]) -> bytes:
-    """The version of a function with members, out of theirs."""
+    """The version of a function with members, made of the members' versions."""
     from guerdon import __version__
 
     assert spec.composition is not None

@@ -5,8 +5,8 @@
 - A value whose class or function workers can't import (of ``__main__``, a notebook, a module loaded
   by path) is pickled with it, so that it arrives as the same type.
 - Plain values (strings, numbers, lists, dicts, None) cost no more than `pickle.dumps`.
-- A tensor of a device is refused: each worker would open the device to hold it. For a view its own
-  elements are sent, not those of the tensor that it shows a part of.
+- A tensor of a device is refused: each worker would open the device to hold it. A view is sent with
+  its elements only, not with the whole tensor behind it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def dumps(columns: list[list[object]]) -> tuple[list[bytes], list[str]]:
 
 
 class _BlockNotes(NamedTuple):
-    """Notes on a block's samples: the modules that unpickling imports, and by identity the pickles
-    of classes and functions that workers can't import."""
+    """Facts about a block's samples: the modules that unpickling imports, and, by identity, the
+    pickles of classes and functions that workers can't import."""
 
     modules: set[str]
     by_value: dict[int, bytes]

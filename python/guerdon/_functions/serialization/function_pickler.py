@@ -2,7 +2,7 @@
 
 - A process with this ``sys.path`` and cloudpickle can load the result, without our ``__main__``.
 - A decorated function is pickled by value as the plain function; loading it doesn't import guerdon.
-- Modules that only this process knows are registered by value for one `dumps`, not after it.
+- Modules that exist only in this process are registered by value, for the time of one `dumps`.
 - Values that could be pickled but must not be sent (a tensor of a device) are refused the same way.
 """
 

@@ -1,7 +1,8 @@
-"""Warnings of what blocks an event loop: for half a second, or in each call for some milliseconds.
+"""Warnings about code that blocks an event loop: for half a second, or in each call for some
+milliseconds.
 
-It is found on the loop's thread, or reported by the engine once it is over. Only user code is
-named: not the loop's own frames, nor ours, nor a thread that just waits.
+The code is found on the loop's thread, or reported by the engine after the block. Only user code
+is named: not frames of the loop or of Guerdon, nor a thread that just waits.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _WHAT_TO_DO = (
 )
 
 
-# A function is warned of when so large a share of the inspections of a second met its calls in long
-# steps. They must be different calls: one that blocks for long has another warning.
+# A function is reported when this share of a second's inspections met its calls in long steps. They
+# must be different calls: a single call that blocks for long has another warning.
 _INTERVAL_S = 0.025
 _STEPS = 14
 _CALLS = 4

@@ -1,9 +1,9 @@
 """One event loop of the asyncio lane, in its own thread.
 
 While calls are in flight the loop reports at least every 50 ms that it turns, and cancels overdue
-calls. Exceptions of user code never end it (`SystemExit` of one of its tasks, say). At its end none
-of our tasks is pending, and none is reported as destroyed. A loop that can't be made, or that user
-code closed, ends its thread and fails its calls; the next work gets another.
+calls. Exceptions of user code never end it (`SystemExit` of one of its tasks, say). When it ends,
+no task of the engine is pending or reported as destroyed. If a loop can't be made, or user code
+closed it, its thread ends and its calls fail; the next work gets another loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Seconds that calls and leftover tasks get to end after they were cancelled, and `close()` to run.
 _END_S = 1.0
 _CLOSE_S = 5.0
-# Until the next look after one that failed.
+# Pause after a failed check.
 _NAP_S = 0.005
 # A step of a call that takes longer holds the others up.
 _STEP_S = 0.002
@@ -101,7 +101,7 @@ class LoopThread:
         while (frame := queue.take()) is not None:
             try:
                 self._functions[frame.view.function].accept(frame)
-            except Exception as error:  # a mistake of ours must fail the calls, not lose them
+            except Exception as error:  # a fault in this code must fail the calls, not lose them
                 frame.setup_failed(reason_of(error), traceback_of(error))
         if not self._ticking:
             self._tick()
@@ -110,15 +110,16 @@ class LoopThread:
         self._ticking = True
         nap: float | None = _NAP_S
         try:
-            nap = self._look()
+            nap = self._check_calls()
         finally:
             if nap is None:
                 self._ticking = False
             else:
                 self._loop.call_later(nap, self._tick)
 
-    def _look(self) -> float | None:
-        """Cancels overdue calls; seconds until the next look, None: none needed."""
+    def _check_calls(self) -> float | None:
+        """Cancels overdue calls. Returns the seconds until the next check, None if none is
+        needed."""
         beat = self._queue.beat()
         if beat.overdue:
             for call in self._queue.overdue():
@@ -191,7 +192,7 @@ class LoopThread:
         """The function and the call that the loop's thread runs now; None: none."""
         started = bool(self._functions)
         task = asyncio.current_task(self._loop) if started else None
-        call = task.in_hand if isinstance(task, RunnerTask) else None
+        call = task.running_call if isinstance(task, RunnerTask) else None
         if task is None or call is None:
             return None
         name = next((function.name for function in self._functions.values() if function.has(task)), None)
@@ -203,5 +204,5 @@ class LoopThread:
         return None if frame is None else blocking(frame)
 
     def warn_of_past_block(self, function: int) -> None:
-        """Warns about a function that blocked the loop while nobody could look."""
+        """Warns about a function that blocked the loop while no inspection was possible."""
         self._blocking.over(self._specs[function])

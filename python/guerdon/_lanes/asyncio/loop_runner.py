@@ -1,10 +1,10 @@
 """One function on an event loop: runner tasks that take its calls.
 
-A runner takes a call, awaits it, stores the result, and takes the next. One spare runner is ready:
-if the call suspends, the spare takes the next. A call has the same meaning as in a separate task: a
-runner that a call left changed, or that someone holds on to, ends with that call. However a runner
-ends, a callback ends its running call and takes over the others: a batch never waits for a runner
-that has ended.
+A runner takes a call, awaits it, stores the result, and takes the next. One idle runner is ready:
+if the call suspends, the idle one takes the next. A call has the same meaning as in a separate
+task: a runner that a call left changed, or that someone holds on to, ends with that call. However a
+runner ends, a callback ends its running call and takes over the others: a batch never waits for a
+runner that has ended.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class LoopFunction:
         self._loads: deque[FrameArguments] = deque()
         self._runners: set[RunnerTask] = set()
         self._count = 0  # runners that count toward the limit
-        self._spare = False  # a runner was started that has not run yet
-        self._turning = 0  # runners that let the loop turn before they go on
+        self._spare = False  # true while a started runner has not run yet
+        self._turning = 0  # runners that wait for the loop to turn
         self._stateful = LoopSetup(number, spec, call, queue, loop)
         self._ending = False
         self._warned = False
@@ -85,7 +85,7 @@ class LoopFunction:
         if call is None:
             return self._stateful.users
         runners = list(self._runners)  # at once: the loop changes the set
-        return next((runner for runner in runners if runner.in_hand == call), None)
+        return next((runner for runner in runners if runner.running_call == call), None)
 
     def has(self, task: asyncio.Task[Any]) -> bool:
         """Returns whether this is one of its runners. Can be called from any thread."""

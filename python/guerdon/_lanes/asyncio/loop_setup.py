@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from guerdon._native import LoopQueue
 
 
-class _Overdue(Exception):
+class _OverdueError(Exception):
     """User code did not end in time."""
 
 
@@ -69,7 +69,7 @@ class LoopSetup:
             return
         try:
             await self._within(self._call.close(), timeout)
-        except _Overdue:
+        except _OverdueError:
             warn(f"reward function {self._name!r}: close() did not end within {timeout:g} s")
         except BaseException as error:
             warn(f"reward function {self._name!r}: close() failed: {reason_of(error)}")
@@ -77,7 +77,7 @@ class LoopSetup:
     async def _set_up(self) -> BaseException | None:
         try:
             await self._within(self._call.setup(), self._timeout)
-        except _Overdue:
+        except _OverdueError:
             return SetupTimeout(f"setup() did not end within the setup_timeout of {self._timeout:g} s")
         except BaseException as error:
             return error
@@ -98,7 +98,7 @@ class LoopSetup:
         try:
             await asyncio.wait({task}, timeout=timeout)
             if not task.done():
-                raise _Overdue
+                raise _OverdueError
             task.result()
         finally:
             self.users = None

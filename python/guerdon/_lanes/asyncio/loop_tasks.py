@@ -1,9 +1,9 @@
 """The tasks that the engine runs on an event loop which it shares with user code.
 
-User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the one it runs in.
-It can't cancel a task of the engine, but for the call that this one runs: `cancel()` answers as
-it does for a task that is done, and only `end()` cancels. The tasks are made past the loop's task
-factory: one of the user's may run them at once, or make something else.
+User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the task of its call.
+It can't cancel a task of the engine except during that call: `cancel()` answers as for a finished
+task, and only `end()` cancels. The tasks bypass the loop's task factory:
+a user's factory may run them at once, or make other objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EngineTask(asyncio.Task[Any]):
 
 
 class RunnerTask(EngineTask):
-    """Runs calls one after the other, and says which one runs.
+    """Runs calls one after the other, and records the running one.
 
     Args:
         work: What it does, given itself.
@@ -54,18 +54,18 @@ class RunnerTask(EngineTask):
         self.first = call  # what it begins with
         # Index of the running call, or of the last one; None while the loop turns.
         self.call = call if call is None or isinstance(call, int) else call.call
-        self.rest: int | Turn | None = None  # what its successor goes on with
-        self.spare = load is None  # it has not begun a call
-        self.runs = False  # its coroutine has begun
-        self.touched = False  # user code did to the task what the next call would see
-        self.cancel_sent = False  # it was cancelled because its call is overdue, or the loop ends
-        self.left = False  # it ignored that
+        self.rest: int | Turn | None = None  # where its successor continues
+        self.spare = load is None  # no call has begun here
+        self.runs = False  # the coroutine has begun
+        self.touched = False  # user code changed the task visibly for later calls
+        self.cancel_sent = False  # cancelled: its call is overdue, or the loop ends
+        self.left = False  # the call ignored the cancellation
         super().__init__(work(self), loop=loop)
         super().add_done_callback(over, context=clean)
 
     @property
-    def in_hand(self) -> tuple[int, int] | None:
-        """The frame and index of the call in its hand."""
+    def running_call(self) -> tuple[int, int] | None:
+        """The frame and index of the running call."""
         load, call = self.load, self.call
         return None if load is None or call is None else (load.frame.id, call)
 

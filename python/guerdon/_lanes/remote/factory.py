@@ -22,7 +22,7 @@ ClusterOption: TypeAlias = Literal["host"] | Ray
 
 
 def checked_cluster(value: object) -> ClusterOption:
-    """Returns the checked place of the calls.
+    """Returns the checked option.
 
     Raises:
         RegistrationError: It is no cluster, or what it needs is not there.
@@ -67,6 +67,6 @@ def workers_of(cluster: ClusterOption | None) -> int:
 
 
 def own_workers(cluster: ClusterOption | None, workers: int) -> int:
-    """Workers of this process itself, of those that a dispatcher has: this rank's share, where all
-    ranks of this host have them together."""
+    """Number of a dispatcher's workers in this process: this rank's share, if all ranks of the host
+    share them."""
     return max(1, workers // ranks_on_host()) if cluster == "host" else workers

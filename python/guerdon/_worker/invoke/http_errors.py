@@ -1,9 +1,9 @@
 """HTTP status and ``Retry-After`` of an exception.
 
 - Nothing here raises or imports a client: exceptions of httpx, aiohttp, openai, requests and urllib
-  are recognised by their attributes, and so is anything that looks like them.
-- A status is a whole number from 400 to 599. An error without one is `UNREACHABLE` if there was no
-  connection, `BROKEN` if that broke or the reason is unknown.
+  are recognised by their attributes, and so are similar exceptions.
+- A status is a whole number from 400 to 599. An error without one is `UNREACHABLE` if the
+  connection failed, `BROKEN` if it broke or the reason is unclear.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_CONNECTION = frozenset(
         "gaierror",  # Python
     }
 )
-# Those that say, by themselves or by their causes, that nothing was sent.
+# Errors which show, by themselves or as causes, that nothing was sent.
 _NOT_CONNECTED = frozenset(
     {
         "ClientConnectorError",  # aiohttp
@@ -38,7 +38,8 @@ _NOT_CONNECTED = frozenset(
         "gaierror",  # Python
     }
 )
-# Causes that are looked through: openai's and requests' errors have httpx's and urllib3's inside.
+# Number of causes that are searched: openai's and requests' errors have httpx's and urllib3's as
+# causes.
 _CAUSES = 6
 # Subclasses of these that only mean a timeout.
 _TIMEOUTS = frozenset(
@@ -66,7 +67,7 @@ def http_status_of(error: BaseException) -> int | None:
 
 
 def _was_never_connected(error: BaseException) -> bool:
-    """Returns whether the error or one of its causes says so."""
+    """Returns whether the error or one of its causes is such an error."""
     cause: Any = error
     for _ in range(_CAUSES):
         if cause is None:
@@ -80,7 +81,7 @@ def _was_never_connected(error: BaseException) -> bool:
 
 
 def retry_after_of(error: BaseException) -> float | None:
-    """Seconds that the server asked to wait.
+    """The server's ``Retry-After`` in seconds.
 
     The time comes from ``error.retry_after``, or a Retry-After header (seconds or a date) of the
     error or its response.

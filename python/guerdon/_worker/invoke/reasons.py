@@ -1,8 +1,8 @@
 """Exceptions as text: the reason of a failed cell.
 
-- Nothing here raises, whatever the exception does when it is asked for its text.
+- These functions never raise, even if reading the exception's text does.
 - The text is valid UTF-8 (other characters are escaped) of at most `REASON_LIMIT` bytes. A longer
-  one is cut before anything else is done with it.
+  text is cut first.
 """
 
 from __future__ import annotations

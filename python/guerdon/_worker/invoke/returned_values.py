@@ -86,7 +86,7 @@ def to_number(raw: object, hint: str = _SAMPLE_HINT) -> float:
 
 
 def to_single(raw: object) -> object:
-    """The one element that a rowwise function returned for its one row.
+    """Returns the element that a rowwise function returned for its row.
 
     Raises:
         InvalidValue: It is not a list of one.
@@ -140,7 +140,7 @@ def _as_float(raw: object) -> float | None:
 
 
 def _listed(raw: object, count: int) -> Sequence[object] | None:
-    """Its elements; of what only can be gone through, one more than `count` at most."""
+    """Returns its elements; of an iterator at most one more than `count`."""
     if isinstance(raw, (list, tuple)):
         return raw
     numpy = sys.modules.get("numpy")
@@ -155,20 +155,20 @@ def _listed(raw: object, count: int) -> Sequence[object] | None:
 
 
 def _described(raw: object) -> str:
-    """Its type and a short repr, or its shape if it has one."""
+    """Returns the type and a short repr, or the shape of an array."""
     kind = type(raw)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     try:
         shape = getattr(raw, "shape", None)
         if shape is not None:
             return f"a {name} of shape {short_repr(tuple(shape))}"
-    except Exception:  # a foreign object may raise anything when asked
+    except Exception:  # a foreign object may raise anything here
         return f"a {name}"
     return f"a {name} ({short_repr(raw)})"
 
 
 def short_repr(raw: object) -> str:
-    """Its repr, cut where it is long; whatever that does."""
+    """Returns a shortened repr, even if computing it raises."""
     import reprlib
 
     look = reprlib.Repr()  # goes through no more of a list or a text than is shown

@@ -1,6 +1,6 @@
 """Tracebacks of exceptions as text.
 
-- Nothing here raises, whatever the exception does when it is looked at.
+- These functions never raise, even if reading the exception does.
 - The text is valid UTF-8 of about `TRACEBACK_LIMIT` bytes, and the work is bounded too: Python's
   own formatting would go through messages and causes of any size before anything is cut.
 - It shows user frames only: those of the lanes and of the worker are left out.
@@ -34,8 +34,9 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 
 
 def prepare() -> None:
-    """Imports what tracebacks need, which takes 15 to 50 ms: else the first failure of each forked
-    worker does, and one that was interrupted at its timeout may be killed amid that."""
+    """Imports the modules that tracebacks need, which takes 15 to 50 ms. Otherwise each forked
+    worker imports the modules at the first failure, and a call interrupted at its timeout may be
+    killed during the import."""
     try:
         raise ValueError
     except ValueError as error:

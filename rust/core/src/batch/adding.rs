@@ -12,7 +12,7 @@ use crate::open_batch::{AddError, AddedSamples, IncompleteGroups, OpenBatch, Pla
 use crate::sync::Ordering;
 
 impl Batch {
-    /// Returns whether its samples come one by one, or came so.
+    /// Returns whether the samples come one by one, also after the last one came.
     #[must_use]
     pub const fn is_streamed(&self) -> bool {
         self.additions.is_some()
@@ -24,7 +24,7 @@ impl Batch {
         self.additions.as_ref().is_some_and(|additions| !additions.is_ended())
     }
 
-    /// Takes places for samples. Their calls can be made after a call of `Scheduler::add`.
+    /// Reserves places for samples. Their calls become possible with `Scheduler::add`.
     pub fn reserve(&self, places: &Placement) -> Result<AddedSamples, AddError> {
         let Some(additions) = &self.additions else {
             return Err(AddError::Ended("it was submitted whole".to_owned()));
@@ -44,7 +44,8 @@ impl Batch {
         })
     }
 
-    /// Learns that samples which took places have their values; the groups that this makes whole.
+    /// Records that samples with reserved places have their values, and returns the groups that are
+    /// now whole.
     pub(crate) fn arrive(&self, samples: &[usize]) -> Vec<usize> {
         self.additions.as_ref().map_or_else(Vec::new, |additions| additions.arrive(samples))
     }
@@ -59,13 +60,13 @@ impl Batch {
         self.additions.as_ref().is_some_and(|additions| groups.clone().all(|group| additions.is_complete(group)))
     }
 
-    /// Returns whether a quorum counts that a group became whole.
+    /// Returns whether the quorum has to count groups that become whole.
     pub(crate) fn counts_whole(&self) -> bool {
         self.quorum.is_some()
             && self.functions.iter().any(|function| function.finish || function.shape != Shape::Sample)
     }
 
-    /// Returns whether samples can be added without waiting, as `max_pending` says.
+    /// Returns whether fewer than `max_pending` samples are pending.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.additions.as_ref().is_none_or(OpenBatch::has_room)
@@ -76,8 +77,8 @@ impl Batch {
         self.delivery
     }
 
-    /// Notes why a group is delivered before all of its calls have ended; false if it was noted
-    /// before.
+    /// Records why a group is delivered before all of its calls have ended; false if a cause was
+    /// recorded before.
     pub(crate) fn mark_delivered_early(&self, group: usize, cause: &Cause) -> bool {
         let first = match self.delivered_early.lock().entry(group) {
             Entry::Vacant(entry) => entry.insert(cause.clone()) == cause,
@@ -93,8 +94,8 @@ impl Batch {
         self.delivery.can_be_early() && self.delivered_early.lock().contains_key(&group)
     }
 
-    /// Why the call of this function that begins at this sample ends with the early delivery of its
-    /// group, if it does.
+    /// Returns the cause of the group's early delivery, if the delivery ends the call of this
+    /// function that begins at sample `first`.
     pub(crate) fn early_delivery_of(&self, first: usize, function: FunctionId, finish: bool) -> Option<Cause> {
         if finish || !self.delivery.can_be_early() {
             return None;
@@ -108,20 +109,21 @@ impl Batch {
         ends.then_some(cause)
     }
 
-    /// Counts what one function has completed; the groups whose quorum that completed.
+    /// Counts the samples that one function has completed, and returns the groups whose quorum this
+    /// fills.
     pub(crate) fn count_completed(&self, samples: Range<usize>) -> Vec<usize> {
         self.quorum.as_ref().map_or_else(Vec::new, |quorum| quorum.completed(samples))
     }
 
-    /// Groups of a streamed batch that were completed since the last time: what their calls were
-    /// made of is needed no more.
+    /// Returns the groups of a streamed batch that were completed since the last call: the values
+    /// of their calls are not needed any more.
     #[must_use]
     pub fn take_completed(&self) -> Vec<usize> {
         self.additions.as_ref().map_or_else(Vec::new, OpenBatch::take_completed)
     }
 
-    /// Ends additions; true if that was the end of the batch. If `whole` is set, only if no group
-    /// lacks samples.
+    /// Ends additions; true if that ended the batch. If `whole` is set, a group that lacks samples
+    /// is an error.
     pub(crate) fn end_additions(&self, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let Some(additions) = &self.additions else { return Ok(false) };
         Ok(additions.end(self.clock.now_ns(), why, whole)? && self.close(1))

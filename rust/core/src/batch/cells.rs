@@ -22,14 +22,14 @@ impl Batch {
         self.stages[function].as_ref()
     }
 
-    /// Number of cells written by the calls, including scores that `finish_group` shapes.
+    /// Number of cells that the calls wrote, including scores that `finish_group` shapes.
     pub(crate) fn filled_cells(&self) -> u64 {
         let grids = self.stages.iter().flatten().chain([&self.grid]);
         grids.map(|grid| grid.filled(self.groups())).sum()
     }
 
-    /// Returns the grid that holds the cells of a function's calls, and the column there: its own
-    /// scores in its stage if it has one, all else in the grid of the result.
+    /// Returns the grid of a function's calls, and their column in it: the stage for scores that
+    /// `finish_group` shapes, otherwise the grid of the result.
     pub(crate) fn place(&self, function: FunctionId, finish: bool) -> (&Grid, FunctionId) {
         match self.stage(function) {
             Some(stage) if !finish => (stage, 0),
@@ -51,8 +51,8 @@ impl Batch {
         self.notes.lock().insert((sample, function), note);
     }
 
-    /// Says why a score failed that its group's `finish_group` call is still to complete, unless a
-    /// sweep has completed the cell meanwhile.
+    /// Records why a score failed whose group's `finish_group` call is still open, unless a sweep
+    /// has completed the cell meanwhile.
     pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Arc<Note>) {
         self.notes.lock().entry((sample, function)).or_insert(note);
     }
@@ -79,7 +79,7 @@ impl Batch {
         }
     }
 
-    /// A part of a sample's call has failed, though the call may succeed.
+    /// Records that a part of a sample's call has failed, though the call may succeed.
     pub(crate) fn note_incomplete(&self, sample: usize, function: FunctionId) {
         self.reported.lock().entry(function).or_default().incomplete.insert(sample);
     }
@@ -104,7 +104,7 @@ impl Batch {
         by_sample.flat_map(|(sample, all)| all.iter().map(|extra| (*sample, extra.clone()))).collect()
     }
 
-    /// Keeps the times of a call on gathered samples, once, as it ends.
+    /// Records the times of a call on gathered samples, once, at its end.
     pub(crate) fn count_gathered(&self, function: FunctionId, times: Times) {
         if times.started_ns != 0 {
             self.gathered.lock()[function].push(times);
@@ -116,21 +116,21 @@ impl Batch {
         self.gathered.lock()[function].clone()
     }
 
-    /// Counts one more attempt of a function, of a call or of one of its requests; `deferred`: of
-    /// one that was throttled.
+    /// Counts one more attempt of a function, of a call or of one of its requests. `deferred` means
+    /// that the former attempt was throttled.
     pub fn count_retry(&self, function: FunctionId, deferred: bool) {
         let (batch, function) = self.counted_for(function);
         let counts = if deferred { &batch.deferrals } else { &batch.retries };
         counts[function].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an attempt that failed for an open circuit breaker.
+    /// Counts an attempt that failed because of an open circuit breaker.
     pub fn count_excused(&self, function: FunctionId) {
         let (batch, function) = self.counted_for(function);
         batch.excused[function].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A completed cell as it is, before `on_failure`.
+    /// Returns a completed cell, before `on_failure` is applied.
     #[must_use]
     pub fn cell(&self, sample: usize, function: FunctionId) -> Option<CellView> {
         let (outcome, attempts) = self.grid.read(sample, function)?;
@@ -159,7 +159,7 @@ impl Batch {
         if outcome.status == Status::Cancelled
             && self.delivered_early.lock().get(&(sample / self.group_size)) == Some(&Cause::GroupQuorum)
         {
-            // The function did not fail: nothing is to be made of it.
+            // An answer is not a failure, so `on_failure` does not apply.
             return (f32::NAN, outcome.status);
         }
         match self.functions[function].policy.on_failure {
@@ -174,14 +174,14 @@ impl Batch {
         self.notes.lock().contains_key(&(sample, function))
     }
 
-    /// Why a cell failed.
+    /// Returns the note of a failed cell.
     #[must_use]
     pub fn note_of(&self, sample: usize, function: FunctionId) -> Option<Note> {
         self.notes.lock().get(&(sample, function)).map(|note| Note::clone(note))
     }
 
-    /// The cells that failed and why, in order, with their functions' `on_failure` not applied.
-    /// Found by their notes, which all of them have: most batches have few.
+    /// Returns the failed cells and their notes, in order, before `on_failure` is applied. The
+    /// search goes through the notes, since most batches have few.
     #[must_use]
     pub fn failed(&self) -> Vec<(usize, FunctionId, CellView, Note)> {
         let notes = self.notes.lock().clone();
@@ -216,14 +216,14 @@ impl Batch {
         self.cached[function].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Samples whose outcome was known from an earlier call.
+    /// Samples whose outcome was kept from an earlier call.
     #[must_use]
     pub fn cached_of(&self, function: FunctionId) -> u32 {
         self.cached[function].load(Ordering::Relaxed)
     }
 
-    /// Returns whether a call on several samples recorded something for this one: its owner is
-    /// unknown.
+    /// Returns whether a call on several samples recorded something for this one, so that the
+    /// sample of the record is ambiguous.
     pub(crate) fn is_recorded_with_others(&self, sample: usize, function: FunctionId) -> bool {
         self.records.lock()[function].is_of_several(sample)
     }
@@ -234,7 +234,7 @@ impl Batch {
         self.records.lock()[function].all()
     }
 
-    /// Attempts of this function beyond the first ones, without those that are counted apart.
+    /// Attempts of this function beyond the first ones, as far as `retries` counts them.
     #[must_use]
     pub fn retries_of(&self, function: FunctionId) -> u32 {
         self.retries[function].load(Ordering::Relaxed).saturating_sub(self.excused_of(function))

@@ -1,5 +1,5 @@
-//! The completed groups of a batch: announced as they come, handed out once, and the descriptors
-//! that say so.
+//! The completed groups of a batch: each is announced at its completion and handed out once.
+//! Descriptors become readable then.
 
 use std::io;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl Batch {
             let known = !ready.groups.is_empty();
             ready.groups.extend(groups);
             if !known {
-                // Otherwise it is readable already, and a system call per group would cost more
-                // than a cheap function.
+                // If groups were waiting, the descriptor is readable already. A system call per
+                // group would cost more than a cheap function.
                 notify(ready.news.as_ref());
             }
         }
@@ -38,7 +38,7 @@ impl Batch {
     }
 
     pub(super) fn finish(&self) {
-        // first: a batch that is done closes its descriptors under this lock.
+        // Locked before the store: a batch that is done closes its descriptors under this lock.
         let ready = self.ready.lock();
         self.finished_ns.store(self.clock.now_ns(), Ordering::Release);
         notify(ready.end.as_ref());
@@ -47,8 +47,8 @@ impl Batch {
         }
     }
 
-    /// Subtracts `groups` from the groups to wait for, or ends the additions, which count as one;
-    /// true when there is nothing left.
+    /// Subtracts `groups` from the groups that are not complete; the end of additions counts as
+    /// one. True when none is left.
     pub(super) fn close(&self, groups: u64) -> bool {
         let last = self.open_groups.fetch_sub(groups, Ordering::AcqRel) == groups;
         if last {
@@ -57,14 +57,14 @@ impl Batch {
         last
     }
 
-    /// A completed group that was not handed out yet.
+    /// Hands out a completed group that was not handed out yet.
     #[must_use]
     pub fn take_group(&self) -> Option<usize> {
         let mut ready = self.ready.lock();
         let group = ready.groups.pop_front()?;
         ready.handed_out += 1;
-        // Left readable for ever once all are handed out, so that every consumer sees it. `finish`
-        // checks under this lock, after it marked the batch as done.
+        // Once all are handed out, the descriptor stays readable, so that every consumer sees the
+        // end. `finish` checks under this lock, after it marked the batch as done.
         if ready.groups.is_empty()
             && !(self.is_done() && ready.handed_out == self.groups())
             && let Some(news) = &ready.news
@@ -74,22 +74,22 @@ impl Batch {
         Some(group)
     }
 
-    /// Returns whether all groups were handed out, and no more come.
+    /// Returns whether all groups were handed out and the batch is done.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.is_done() && self.ready.lock().handed_out == self.groups()
     }
 
-    /// Readable while a completed group waits, as the head says. It fails if there are no
-    /// descriptors left.
+    /// Returns a descriptor that is readable while a completed group waits, and for ever after the
+    /// last one. Fails if the process has too many descriptors.
     pub fn news(&self) -> io::Result<Arc<Wake>> {
         let mut ready = self.ready.lock();
         if let Some(news) = &ready.news {
             return Ok(news.clone());
         }
         let news = Arc::new(Wake::new()?);
-        // Under the lock of all who tell of more: nothing that came before is missed, and nothing
-        // that comes after.
+        // All notifications are made under this lock, so a group completed before or after this
+        // check is not missed.
         if !ready.groups.is_empty() || (self.is_done() && ready.handed_out == self.groups()) {
             news.notify();
         }
@@ -97,21 +97,20 @@ impl Batch {
         Ok(news)
     }
 
-    /// Readable from the last outcome on; `None` once it was let go.
+    /// Returns a descriptor that is readable from the last outcome on; `None` after `forget_wakes`.
     #[must_use]
     pub fn end(&self) -> Option<Arc<Wake>> {
         self.ready.lock().end.clone()
     }
 
-    /// Readable while samples can be added without waiting, as `max_pending` says; `None` where
-    /// they always can, and once it was let go.
+    /// Returns a descriptor that is readable while samples can be added without waiting; `None`
+    /// without a `max_pending`, and after `forget_wakes`.
     #[must_use]
     pub fn room(&self) -> Option<Arc<Wake>> {
         self.additions.as_ref().and_then(OpenBatch::room)
     }
 
-    /// Lets the descriptors go, if the batch is done: whoever holds them still finds all of them
-    /// readable.
+    /// Drops the descriptors of a batch that is done. Holders of copies find all of them readable.
     pub fn forget_wakes(&self) {
         if self.is_done() {
             if let Some(additions) = &self.additions {

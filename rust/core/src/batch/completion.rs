@@ -10,13 +10,13 @@ use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::outcome::{Cell, Note, Outcome, Status, Times};
 
-/// Cells that the outcomes of a call completed.
+/// Cells that the outcomes of a call have completed.
 #[derive(Debug, Default)]
 #[must_use = "the scheduler passes on what was completed"]
-pub(crate) struct Completed {
-    /// Groups of which this was the last cell in the grid of the call.
+pub(crate) struct CompletedCells {
+    /// Groups whose last cell in the grid of the call was filled.
     pub groups: Vec<usize>,
-    /// Groups of which this finished the last sample that their quorum needs.
+    /// Groups whose quorum was filled.
     pub quorums: Vec<usize>,
     /// Cells of gated functions, (function, sample), that can be decided now.
     pub decided: Vec<(FunctionId, usize)>,
@@ -24,13 +24,14 @@ pub(crate) struct Completed {
     pub shared: Vec<usize>,
 }
 
-impl Completed {
+impl CompletedCells {
     pub(crate) const fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.quorums.is_empty() && self.decided.is_empty() && self.shared.is_empty()
     }
 }
 
-/// The outcome of what a function gave for a cell; with a note for a value that is not a reward.
+/// Turns a function's answer for a cell into an outcome, with a note for a value that is not a
+/// reward.
 fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
     let why = match cell {
         Cell::Value(value) if value.is_finite() && value.abs() <= f64::from(f32::MAX) => {
@@ -62,12 +63,13 @@ impl Batch {
         claim: Claim<'_>,
         cells: impl IntoIterator<Item = Cell>,
         times: Times,
-    ) -> Completed {
+    ) -> CompletedCells {
         let outcomes = cells.into_iter().enumerate().map(|(offset, cell)| {
             let sample = call.first + offset;
             let scored = if call.finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
             match scored {
-                // Failed and skipped cells stay so, whatever score their group's function gave.
+                // Failed and skipped cells keep their outcome, whatever score `finish_group`
+                // returned.
                 Some((score, _)) if !score.status.is_answer() => score,
                 _ => {
                     let (outcome, note) = judge(cell, scored.map_or(times, |(score, _)| score.times));
@@ -81,13 +83,13 @@ impl Batch {
         self.fill(function, call.finish, claim, outcomes)
     }
 
-    /// Completes calls of one sample that gave a number, all together.
+    /// Completes calls that cover one sample each and gave a number, all together.
     pub(crate) fn complete_all<'a>(
         &self,
         function: FunctionId,
         ended: impl IntoIterator<Item = (Claim<'a>, f64, Times)>,
-    ) -> Completed {
-        let mut completed = Completed::default();
+    ) -> CompletedCells {
+        let mut completed = CompletedCells::default();
         for (claim, value, times) in ended {
             let sample = claim.first();
             let (outcome, note) = judge(Cell::Value(value), times);
@@ -107,8 +109,7 @@ impl Batch {
         completed
     }
 
-    /// Fails the cells of a call; of a `finish_group` call those whose score had not failed
-    /// already.
+    /// Fails the cells of a call; of a `finish_group` call only those whose score had not failed.
     #[expect(clippy::too_many_arguments, reason = "one call, one end: splitting it would hide what belongs together")]
     pub(crate) fn fail(
         &self,
@@ -119,7 +120,7 @@ impl Batch {
         status: Status,
         note: &Arc<Note>,
         times: Times,
-    ) -> Completed {
+    ) -> CompletedCells {
         let outcomes = samples.map(|sample| {
             let score = if finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
             let stays = |score: &Outcome| {
@@ -141,7 +142,7 @@ impl Batch {
         finish: bool,
         claim: Claim<'_>,
         outcomes: impl IntoIterator<Item = Outcome>,
-    ) -> Completed {
+    ) -> CompletedCells {
         let (first, mut count, mut groups) = (claim.first(), 0, Vec::new());
         let outcomes = outcomes.into_iter().inspect(|_| count += 1);
         claim.complete(outcomes, |group| groups.push(group));
@@ -151,10 +152,10 @@ impl Batch {
             self.bring_outcomes(function, first..first + count, &mut decided);
         }
         let shared = if self.functions[function].pure { (first..first + count).collect() } else { Vec::new() };
-        Completed { groups, quorums, decided, shared }
+        CompletedCells { groups, quorums, decided, shared }
     }
 
-    /// Keeps why a cell failed.
+    /// Records why a cell failed.
     fn keep_note(&self, function: FunctionId, finish: bool, sample: usize, note: Arc<Note>) {
         if finish || self.stage(function).is_none() {
             self.note(sample, function, note);

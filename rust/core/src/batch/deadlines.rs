@@ -7,14 +7,14 @@ use crate::open_batch::OpenBatch;
 use crate::sync::Ordering;
 
 impl Batch {
-    /// The clock when the batch was submitted.
+    /// The clock at submission.
     #[must_use]
     pub const fn submitted_ns(&self) -> u64 {
         self.submitted_ns
     }
 
-    /// The clock when the call that begins at this sample could first be made: in a batch that
-    /// streamed, when its last sample came; of a gated function, when its gate opened.
+    /// The clock when the call that begins at this sample became possible: when its last sample
+    /// came (streamed batch), or when its gate opened (gated function).
     #[must_use]
     pub fn ready_ns(&self, first: usize, function: FunctionId) -> u64 {
         let dependents = self.dependents.as_ref();
@@ -32,8 +32,8 @@ impl Batch {
         since_ns.max(self.submitted_ns)
     }
 
-    /// The clock after which the call of this function that begins at this sample may not run any
-    /// more, if there is such a bound.
+    /// The latest clock at which this function's call on sample `first` may still run, if the batch
+    /// or the function has such a bound.
     #[must_use]
     pub fn expires_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
         let total = self.functions[function].policy.total_timeout.map(crate::clock::nanos);
@@ -43,8 +43,8 @@ impl Batch {
         [total, batch, owner].into_iter().flatten().min()
     }
 
-    /// The clock when a call that begins at this sample is ended from outside at the latest, if
-    /// there is such a bound: `expires_ns`, and the end of its group.
+    /// The clock at which the scheduler ends a call that begins at this sample, if there is a
+    /// bound: the earlier of `expires_ns` and the timeout of its group.
     #[must_use]
     pub fn ends_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
         let start_ns =
@@ -64,8 +64,8 @@ impl Batch {
         end.saturating_sub(self.submitted_ns)
     }
 
-    /// Returns the time from the last sample's arrival to the last outcome, or to now: what scoring
-    /// took beyond the samples.
+    /// Returns the time from the last sample's arrival to the last outcome, or to now: the part of
+    /// scoring that came after the samples.
     #[must_use]
     pub fn tail_ns(&self) -> u64 {
         let last_ns = self.additions.as_ref().map_or(0, OpenBatch::last_ns).max(self.submitted_ns);

@@ -1,11 +1,11 @@
-//! A batch: its grid, the notes and records of its cells, and the news of its groups.
+//! A batch: its grid, the notes and records of its cells, and the announcement of its groups.
 //!
-//! - Each completed group is handed out once, in order of completion, to whoever asks.
+//! - Each completed group is handed out once, in order of completion, to any consumer.
 //! - `news` is readable while a completed group waits to be handed out, and for ever once all have
-//!   been; `end` from the last outcome on. `news` is made for the first who asks: most wait for the
-//!   end alone.
-//! - Notes, records and extra values of a cell are written before its outcome, so whoever sees the
-//!   outcome reads them.
+//!   been; `end` from the last outcome on. `news` is made at its first use: most callers wait for
+//!   the end alone.
+//! - Notes, records and extra values of a cell are written before its outcome, so a reader of the
+//!   outcome finds them.
 //! - A batch that is done closes its descriptors once no thread waits, so a kept result holds none.
 
 mod adding;
@@ -38,7 +38,7 @@ use crate::wake::Wake;
 
 use records::Records;
 
-pub(crate) use completion::Completed;
+pub(crate) use completion::CompletedCells;
 pub use records::Record;
 pub use spec::BatchSpec;
 
@@ -50,12 +50,11 @@ struct FunctionReports {
     usage_by_sample: BTreeMap<usize, Usage>,
     /// Named values by sample, in the order in which attempts ended.
     extra: BTreeMap<usize, Vec<NamedExtra>>,
-    /// Samples of whose calls a part has failed.
+    /// Samples whose call succeeded although a part of it failed.
     incomplete: BTreeSet<usize>,
 }
 
-/// Returns the number of ids that each batch takes: its own, and one for each member call that one
-/// of its calls may make.
+/// Returns the number of ids that a batch takes: one, and one for each slot of member calls.
 pub(crate) fn ids_of_batch(functions: &[Function]) -> u64 {
     1 + functions.iter().map(|function| function.member_calls as u64).sum::<u64>()
 }
@@ -77,21 +76,23 @@ struct Ready {
     end: Option<Arc<Wake>>,
 }
 
-/// Whose calls make the calls of a batch of member calls (`compose`).
+/// Origin of a batch of member calls: the batch and function whose calls requested them
+/// (`compose`).
 pub(crate) struct CallOwner {
     pub batch: Arc<Batch>,
     pub function: FunctionId,
-    /// The number of the member call within its call: which draw, or which member.
+    /// The slot of the member call within its owner's call, such as the number of a draw or member.
     pub slot: usize,
 }
 
 /// A batch in flight, or finished.
 pub struct Batch {
-    /// Older batches have lower ones, in the order in which their calls are made.
+    /// Lower in older batches; calls are made in this order.
     id: u64,
     clock: Clock,
     functions: Arc<[Function]>,
-    /// Number of functions that it may have cells of. Hidden ones have theirs in separate batches.
+    /// Number of functions with cells in this batch. Hidden functions have cells in separate
+    /// batches.
     columns: usize,
     /// Present in a batch of member calls. Indexes of samples are the owner's.
     owner: Option<CallOwner>,
@@ -114,33 +115,32 @@ pub struct Batch {
     step: Option<u64>,
     usage_by_sample: bool,
     grid: Grid,
-    /// Grids for functions with `finish_group`: the function's own scores, one column wide, which
-    /// the calls fill first.
+    /// Grids for functions with `finish_group`: their scores before shaping, one column wide. The
+    /// calls fill these first.
     stages: Box<[Option<Grid>]>,
-    /// Notes of failed cells, by (sample, function); those that ended together share one. Written
+    /// Notes of failed cells, by (sample, function); cells that ended together share one. Written
     /// by frames and sweeps.
     notes: Mutex<BTreeMap<(usize, FunctionId), Arc<Note>>>,
-    /// Per function. Written by frames.
+    /// Records of each function's calls. Written by frames.
     records: Mutex<Box<[Records]>>,
-    /// Usage of functions, and named values of samples; only of those that report. Written by
-    /// frames.
+    /// Usage, and named values of samples; only for functions that report any. Written by frames.
     reported: Mutex<BTreeMap<FunctionId, FunctionReports>>,
-    /// Per function that gathers, the times of its calls: each counts once, though the times are in
-    /// all of its cells. Written by frames and the scheduler.
+    /// The times of calls on gathered samples, by function. A call counts once here, though its
+    /// times are in all of its cells. Written by frames and the scheduler.
     gathered: Mutex<Box<[Vec<Times>]>>,
-    /// Per function: attempts beyond the first, those that were deferred apart, and those that an
-    /// open circuit breaker excused. Written by the scheduler and frames.
+    /// Per function: attempts beyond the first, deferred attempts, and attempts excused because of
+    /// an open circuit breaker. Written by the scheduler and frames.
     retries: Box<[AtomicU32]>,
     deferrals: Box<[AtomicU32]>,
     excused: Box<[AtomicU32]>,
-    /// Outcomes of identical calls, per function. Written by the scheduler.
+    /// Number of outcomes taken from identical calls, by function. Written by the scheduler.
     shared: Box<[AtomicU32]>,
-    /// Outcomes known from earlier calls, per function. Written by the scheduler.
+    /// Number of outcomes kept from earlier calls, by function. Written by the scheduler.
     cached: Box<[AtomicU32]>,
     /// Groups not complete yet, and one more while the batch is open. Written by `announce`, `add`
-    /// and `end_additions`; the one that takes it to zero ends the batch.
+    /// and `end_additions`; the write that takes it to zero ends the batch.
     open_groups: AtomicU64,
-    /// When the last outcome came, 0 before. Written by `announce`.
+    /// The clock at the last outcome, 0 before. Written by `announce`.
     finished_ns: AtomicU64,
     ready: Mutex<Ready>,
 }
@@ -176,7 +176,7 @@ impl Batch {
         Ok(Self { owner: Some(owner), has_values, dependents: None, additions, ..batch })
     }
 
-    /// The calls of one function, for which nobody waits here: they belong to a batch elsewhere.
+    /// Makes a batch for calls of one function that belong to a batch of another process.
     pub(crate) fn of_one_function(
         id: u64,
         clock: Clock,
@@ -206,11 +206,11 @@ impl Batch {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, {} functions", functions.len())));
         }
         let groups = spec.samples / spec.group_size.max(1);
-        // A call of one function alone may be of a hidden one.
+        // A batch for one function may be for a hidden one.
         let known = if columns.start == 0 { columns.end } else { functions.len() };
         let stage = |function: &Function| function.finish.then(|| Grid::new(groups, spec.group_size, 1));
         let submitted_ns = clock.now_ns();
-        // A function that reads a group, or the whole batch, needs all of it.
+        // A function that reads a group or the whole batch needs all of its samples.
         let whole = functions.iter().any(|function| function.finish || function.shape != Shape::Sample);
         let quorum = spec.delivery.group_quorum.map(|wanted| {
             let counts = columns.len() + usize::from(spec.streamed && whole);
@@ -266,19 +266,19 @@ impl Batch {
         self.id
     }
 
-    /// Its number as users see it, from 1; of member calls that of their owner.
+    /// The number of the batch as users see it, from 1; of member calls that of their owner.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.visible().id.div_ceil(ids_of_batch(&self.functions))
     }
 
-    /// The batch that users see: of member calls that of their owner.
+    /// The batch that users see: of member calls, their owner's.
     fn visible(&self) -> &Self {
         self.owner.as_ref().map_or(self, |owner| &owner.batch)
     }
 
     /// Returns the number of this batch, the group of a sample, and how many calls of a function
-    /// have texts in common with that sample's: those on its group, or several on itself.
+    /// share texts with that sample's: those of its group, or several on the sample itself.
     #[must_use]
     pub fn alike(&self, sample: usize) -> (u64, usize, usize) {
         let shown = self.visible();
@@ -297,7 +297,7 @@ impl Batch {
         self.owner.as_ref()
     }
 
-    /// Ends the open calls of a batch of member calls, whose owners have ended.
+    /// Ends the open member calls of this batch, whose owners have ended.
     pub(crate) fn give_up(&self) {
         let outcome = Outcome::without_value(Status::Cancelled, Times::default());
         for sample in 0..self.samples() {
@@ -307,13 +307,12 @@ impl Batch {
         }
     }
 
-    /// Returns the batch and the function to which what a function's calls use is counted: those
-    /// that users see.
+    /// Returns the batch and the function to which usage is counted: the ones that users see.
     fn counted_for(&self, function: FunctionId) -> (&Self, FunctionId) {
         self.owner.as_ref().map_or((self, function), |owner| (&*owner.batch, owner.function))
     }
 
-    /// Places of all its groups; of a streamed batch, so far.
+    /// Number of places in all groups; of a streamed batch, so far.
     #[must_use]
     pub fn samples(&self) -> usize {
         self.additions.as_ref().map_or(self.samples, |additions| additions.groups() * self.group_size)
@@ -332,13 +331,13 @@ impl Batch {
         }
     }
 
-    /// The functions that it may have cells of.
+    /// The functions that may have cells in this batch.
     #[must_use]
     pub fn functions(&self) -> &[Function] {
         &self.functions[..self.columns]
     }
 
-    /// Returns the values for the calls; `None` once it was released.
+    /// Returns the values for the calls; `None` after `release`.
     #[must_use]
     pub fn payload(&self) -> Option<SharedPayload> {
         self.with_values().payload.lock().clone()
@@ -349,18 +348,18 @@ impl Batch {
         if self.has_values { self } else { self.visible() }
     }
 
-    /// Looks at what the calls are made of, without keeping it.
+    /// Passes the values of the calls to `look`, without keeping them.
     pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
         self.with_values().payload.lock().as_deref().map(look)
     }
 
-    /// Gives up what the calls were made of, once all of them have ended: a result that is kept
-    /// shall not keep the inputs.
+    /// Releases the values of the calls, once all calls have ended, so that a kept result does not
+    /// keep its inputs.
     pub fn release(&self) -> Option<SharedPayload> {
         if self.is_done() { self.payload.lock().take() } else { None }
     }
 
-    /// The training step that it belongs to, if one was given.
+    /// The training step of the batch, if one was given.
     #[must_use]
     pub const fn step(&self) -> Option<u64> {
         self.step

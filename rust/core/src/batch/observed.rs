@@ -1,6 +1,6 @@
 //! Data of complete groups for observers, beside their cells.
 //!
-//! Each of these holds a lock of the batch: to be asked once for many samples.
+//! Each of these functions takes a lock of the batch, so call them once for many samples.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,23 +12,23 @@ use crate::outcome::Note;
 use crate::report::{NamedExtra, Usage};
 
 impl Batch {
-    /// Why cells of these samples failed.
+    /// Returns the notes of the failed cells of these samples.
     #[must_use]
     pub fn notes_in(&self, samples: Range<usize>) -> BTreeMap<(usize, FunctionId), Arc<Note>> {
         let notes = self.notes.lock();
         notes.range((samples.start, 0)..(samples.end, 0)).map(|(cell, note)| (*cell, note.clone())).collect()
     }
 
-    /// Returns the records of a function's calls on these samples. One that covers more than them
-    /// is among them.
+    /// Returns the records of a function's calls on these samples, including calls that also cover
+    /// other samples.
     #[must_use]
     pub fn records_in(&self, function: FunctionId, samples: &Range<usize>) -> Vec<Record> {
         let covers = self.functions[function].span(self.samples(), self.group_size).max(1);
         self.records.lock()[function].on(samples, covers)
     }
 
-    /// The named values of these samples that a function reported, in sample order: of one name the
-    /// last one counts.
+    /// Returns the named values that a function reported for these samples, in sample order; the
+    /// last value of a name counts.
     #[must_use]
     pub fn extra_in(&self, function: FunctionId, samples: &Range<usize>) -> Vec<(usize, NamedExtra)> {
         let reported = self.reported.lock();
@@ -44,7 +44,7 @@ impl Batch {
         reported.usage_by_sample.range(samples).map(|(sample, usage)| (*sample, *usage)).collect()
     }
 
-    /// Adds to what one sample's call used, where the batch keeps that apart.
+    /// Adds to the usage of one sample's call, if the batch keeps usage by sample.
     pub(crate) fn count_usage_of(&self, function: FunctionId, sample: usize, usage: Usage) {
         let (batch, function) = self.counted_for(function);
         let mut reported = batch.reported.lock();

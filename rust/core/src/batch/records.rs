@@ -8,7 +8,7 @@ use std::ops::Range;
 pub struct Record {
     /// First sample of the call.
     pub first: usize,
-    /// Samples of a call on gathered samples: all of them, in its order.
+    /// All samples of a call on gathered samples, in the order of the call.
     pub gathered: Vec<usize>,
     pub json: Vec<u8>,
 }
@@ -17,7 +17,7 @@ pub struct Record {
 pub(super) struct Records {
     /// Records by the first samples of the calls.
     by_first: BTreeMap<usize, Vec<Record>>,
-    /// Samples whose calls were on gathered samples.
+    /// Samples that were in calls on gathered samples.
     gathered: BTreeSet<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Records {
     /// samples covers `covers` of them.
     pub(super) fn on(&self, samples: &Range<usize>, covers: usize) -> Vec<Record> {
         let near = samples.start.saturating_sub(covers - 1)..samples.end;
-        // Gathered ones may be anywhere.
+        // Records of gathered samples may begin anywhere.
         let range = if self.gathered.is_empty() { near } else { 0..usize::MAX };
         let touches = |record: &&Record| {
             let whole = record.first < samples.end && record.first + covers > samples.start;
@@ -61,7 +61,7 @@ impl Records {
         self.by_first.range(range).flat_map(|(_, records)| records).filter(touches).cloned().collect()
     }
 
-    /// All, in sample order.
+    /// Returns all records, in sample order.
     pub(super) fn all(&self) -> Vec<Record> {
         self.by_first.values().flatten().cloned().collect()
     }

@@ -13,18 +13,18 @@ pub struct BatchSpec {
     pub batch_timeout_ns: Option<u64>,
     /// True if samples are added later, until `Scheduler::finish`; such a batch begins empty.
     pub streamed: bool,
-    /// For a streamed batch: how many samples of full groups that are not complete leave no room
-    /// for more.
+    /// Bound of a streamed batch's pending samples: those in full groups that are not complete.
+    /// More samples then have to wait for room.
     pub max_pending: Option<usize>,
     pub delivery: Delivery,
-    /// True if what calls used is kept by sample too, for an observer.
+    /// True if observers need the usage of each sample.
     pub usage_by_sample: bool,
-    /// The training step that it belongs to, where it is known; for observers.
+    /// The training step of the batch, if one was given; for observers.
     pub step: Option<u64>,
 }
 
 impl BatchSpec {
-    /// A batch that is submitted whole and delivered as its cells come, without a timeout.
+    /// A batch that is submitted whole, without a timeout and without early delivery.
     #[must_use]
     pub fn whole(samples: usize, group_size: usize, payload: Box<dyn Payload>) -> Self {
         let (batch_timeout_ns, streamed, max_pending, delivery) = (None, false, None, Delivery::default());

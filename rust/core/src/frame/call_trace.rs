@@ -1,5 +1,4 @@
-//! Trace of a frame's ended calls for its engine's tracer. A frame without a tracer has nothing of
-//! this.
+//! Trace of a frame's ended calls for its engine's tracer. Frames without a tracer don't have one.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ pub(super) struct FrameTrace {
     pub executor: Executor,
     pub first: usize,
     pub ran: usize,
-    /// Calls among these that wait to be completed.
+    /// Number of these calls that are not completed yet.
     pub waiting: usize,
     pub given_back: usize,
     pub ready_ns: u64,

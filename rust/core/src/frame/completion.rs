@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::batch::{Batch, Completed, Record};
+use crate::batch::{Batch, CompletedCells, Record};
 use crate::batch_slice::BatchSlice;
 use crate::call::{Call, CallKind, Cause};
 use crate::frame::ended::EndedCall;
 use crate::frame::reports::CallExtra;
 use crate::frame::trace::{AttemptEnd, status_of};
-use crate::frame::{Frame, InHand};
+use crate::frame::{Frame, LaneCounts};
 use crate::grid::Claim;
 use crate::limits::{Feedback, Permit};
 use crate::outcome::{Cell, Failure, FailureKind, Note, Status, Times, Traceback};
@@ -38,7 +38,8 @@ impl Frame {
         }
     }
 
-    /// Ends a call of one sample with a number, which is completed soon, with those that end next.
+    /// Ends a call of one sample with a number. It is completed soon, together with the calls that
+    /// end next.
     pub fn complete_soon(&mut self, call: usize, value: f64, times: Times) {
         if self.kind != CallKind::Sample || self.permit.is_some() || !self.records.is_empty() || !self.extra.is_empty()
         {
@@ -70,8 +71,8 @@ impl Frame {
         self.pass_on(slice.batch(), completed);
     }
 
-    /// Tells the scheduler what the cells of a call completed.
-    fn pass_on(&self, batch: &Arc<Batch>, completed: Completed) {
+    /// Passes the cells that a call completed on to the scheduler.
+    fn pass_on(&self, batch: &Arc<Batch>, completed: CompletedCells) {
         if !completed.is_empty() {
             self.owner.clone().completed(batch, self.function, self.kind == CallKind::Finish, completed);
         }
@@ -124,7 +125,8 @@ impl Frame {
         let mut counted = None;
         for (((slice, call), claim), cell) in self.each().zip(claimed).zip(cells) {
             if let Some(claim) = claim {
-                // Before its cells: who sees them done sees the call counted.
+                // Counted before its cells are complete, so that a reader of the cells sees the
+                // call counted.
                 if counted.replace(slice.batch().id()) != Some(slice.batch().id()) {
                     slice.batch().count_gathered(self.function, times);
                 }
@@ -134,7 +136,7 @@ impl Frame {
         }
     }
 
-    /// The claim on a gathered sample, `None` where it is too late.
+    /// Returns the claim on a gathered sample, `None` if its call has ended.
     fn claim<'a>(&self, slice: &'a BatchSlice, call: &Call) -> Option<Claim<'a>> {
         let claim = slice.claim(self.function, call);
         if claim.is_none() {
@@ -143,7 +145,7 @@ impl Frame {
         claim
     }
 
-    /// Ends an attempt that failed; the scheduler says whether there is another.
+    /// Ends an attempt that failed; the scheduler decides on another.
     pub fn fail(&mut self, call: usize, failure: Failure, times: Times) {
         if !std::mem::take(&mut self.pending[call]) {
             return;
@@ -183,18 +185,20 @@ impl Frame {
         }
     }
 
-    /// The function's `setup()` failed: all its open cells in the batches of this frame do.
+    /// Records that the function's `setup()` failed: all its open cells in the batches of this
+    /// frame fail.
     pub fn fail_setup(&mut self, reason: String, traceback: Option<String>) {
         self.break_function(Note { reason, traceback: traceback.map(Traceback::Raised) });
     }
 
-    /// The function's `setup()` did not end in time, and was last seen there.
+    /// Records that the function's `setup()` did not end in time, with the location where it was
+    /// last seen.
     pub fn time_out_setup(&mut self, last_seen: Option<String>) {
         let reason = no_setup(self.function().policy.setup_timeout);
         self.break_function(Note { reason, traceback: last_seen.map(Traceback::LastSeen) });
     }
 
-    /// Fails what is open of it alone, not to be tried again.
+    /// Fails the open calls of the frame without another attempt.
     pub fn refuse(&mut self, reason: String) {
         let failure = Failure { retryable: false, ..Failure::new(FailureKind::Error, reason) };
         (0..self.len()).for_each(|call| self.fail(call, failure.clone(), Times::default()));
@@ -207,23 +211,23 @@ impl Frame {
         }
     }
 
-    /// Gives calls that were not started back to the scheduler, as they are.
+    /// Gives calls that were not started back to the scheduler, unchanged.
     pub fn give_back(&mut self, calls: impl IntoIterator<Item = usize>) {
         let calls = calls.into_iter().filter(|call| std::mem::take(&mut self.pending[*call])).collect::<Vec<_>>();
         if !calls.is_empty() {
             self.trace_given_back(calls.len());
             let freed = if calls.len() == self.pending.len() {
                 drop(self.permit.take());
-                std::mem::take(&mut self.in_hand)
+                std::mem::take(&mut self.lane_counts)
             } else {
-                self.in_hand.calls -= calls.len();
-                InHand { calls: calls.len(), ..InHand::default() }
+                self.lane_counts.calls -= calls.len();
+                LaneCounts { calls: calls.len(), ..LaneCounts::default() }
             };
             self.owner.clone().given_back(self.function, self.returning(&calls), freed);
         }
     }
 
-    /// These calls as they go back to the scheduler, by batch; nothing for nothing.
+    /// Returns these calls in the scheduler's form, by batch; nothing for no calls.
     fn returning(&self, calls: &[usize]) -> Vec<(u64, Vec<Call>)> {
         let of = |slice: &BatchSlice| match self.kind {
             CallKind::Gathered => slice.calls.clone(),
@@ -239,12 +243,12 @@ impl Frame {
         self.records.contains_key(&call)
     }
 
-    /// Keeps what a call recorded until it is completed.
+    /// Keeps the record of a call until the call is completed.
     pub fn record(&mut self, call: usize, json: Vec<u8>) {
         self.records.insert(call, json);
     }
 
-    /// Tells how many tokens a call used, before it is ended: for limits on tokens.
+    /// Records how many tokens a call used, for limits on tokens. Called before the call is ended.
     pub fn used(&mut self, tokens: f64) {
         if self.permit.is_none() {
             self.owner.used_elsewhere(tokens);
@@ -252,39 +256,40 @@ impl Frame {
         self.tokens = Some(tokens);
     }
 
-    /// Leave for a second request of the call in hand, which may need a permit; `None` where the
-    /// function's limiter has none right now.
+    /// Returns the permit for a second request of the running call: `Some(None)` if the function
+    /// has no limit, `None` if its limiter has no permit right now.
     #[must_use]
     pub fn second_request(&self) -> Option<Option<Permit>> {
         let Some(permit) = &self.permit else { return Some(None) };
         permit.another(self.clock.now_ns()).map(Some)
     }
 
-    /// Tells that the call, which is about to fail, went to one of several endpoints, and that
-    /// others are up: its failure says nothing about the function's limit.
+    /// Records that the call failed at one of several endpoints while others are up. The failure,
+    /// which is reported next, is then not evidence about the function's limit.
     pub const fn others_are_up(&mut self) {
         self.others_up = true;
     }
 
-    /// Tells the function's limiter how its call ended; true if its failure is excused.
+    /// Reports the end of a call to the function's limiter; true if its failure is excused.
     fn end_permit(&mut self, call: usize, feedback: Feedback) -> bool {
         let tokens = self.tokens.take();
         let feedback = if std::mem::take(&mut self.others_up) { Feedback::Unknown } else { feedback };
-        // Most calls have no permit: they are spared the look at the clock.
+        // Most calls have no permit, so they don't read the clock.
         let Some(permit) = self.permit.take() else { return false };
         permit.end(self.clock().now_ns(), feedback, tokens, self.history(call))
     }
 
-    /// Tells how long the call in hand has been running, so that the next frames are sized for it.
+    /// Reports how long the running call has been running, so that the next frames are sized for
+    /// it.
     pub fn observe(&mut self, run_ns: u64) {
         self.owner.observe(self.function, run_ns);
     }
 
-    /// Tells that a call holds up the frame, which then counts as one of cheap calls no longer.
+    /// Records that a call holds up the frame, which then stops counting as a frame of cheap calls.
     pub fn note_slow(&mut self) {
-        let cheap = std::mem::take(&mut self.in_hand.cheap);
+        let cheap = std::mem::take(&mut self.lane_counts.cheap);
         if cheap > 0 {
-            self.owner.clone().given_back(self.function, Vec::new(), InHand { cheap, ..InHand::default() });
+            self.owner.clone().given_back(self.function, Vec::new(), LaneCounts { cheap, ..LaneCounts::default() });
         }
     }
 
@@ -296,11 +301,11 @@ impl Frame {
         }
     }
 
-    /// Tells the scheduler of calls that ended, if it is time: others may go in their place.
+    /// Reports ended calls to the scheduler, once there are enough: others may go in their place.
     fn report_ended(&mut self) {
-        if self.unreported >= self.report_every && self.unreported < self.in_hand.calls {
+        if self.unreported >= self.report_every && self.unreported < self.lane_counts.calls {
             let calls = std::mem::take(&mut self.unreported);
-            self.in_hand.calls -= calls;
+            self.lane_counts.calls -= calls;
             let (run_ns, ran) = (std::mem::take(&mut self.run_ns), std::mem::take(&mut self.ran));
             self.owner.clone().calls_ended(self.function, calls, run_ns, ran);
         }
@@ -313,8 +318,8 @@ impl Drop for Frame {
         self.trace_frame();
         let open: Vec<usize> = (0..self.pending.len()).filter(|call| self.pending[*call]).collect();
         let unfinished = self.returning(&open);
-        // A permit that was not used is given back before there is another look for work.
+        // An unused permit is returned before the next search for work.
         drop(self.permit.take());
-        self.owner.clone().frame_ended(self.function, unfinished, self.in_hand, self.run_ns, self.ran);
+        self.owner.clone().frame_ended(self.function, unfinished, self.lane_counts, self.run_ns, self.ran);
     }
 }

@@ -1,15 +1,14 @@
-//! Calls that ended with a number and are completed a little later, with those that end next: what
-//! they complete is announced together.
+//! Calls that ended with a number and are completed a little later, with those that end next: the
+//! groups that they complete are announced together.
 //!
-//! They are completed once `SOON_NS` have passed since the first of them started, by the times that
-//! calls state; when the lane says so; and with the frame. A long call is therefore completed at
+//! They are completed `SOON_NS` after the first of them started, by the times that calls report;
+//! when the lane calls `complete_ended`; and with the frame. A long call is therefore completed at
 //! once. Until then their cells are open: a lane completes them before the scheduler ends open
-//! calls (lane-1), and what ends them all the same makes them too late.
+//! calls (lane-1). If the scheduler ends them first all the same, they are too late.
 
 use crate::outcome::Times;
 
-/// Long beside a call that is worth the trouble, short beside the time in which someone would
-/// notice.
+/// Long enough to complete many cheap calls together, too short for a user to notice.
 const SOON_NS: u64 = 500_000;
 
 /// A call of one sample, and its result.
@@ -23,7 +22,7 @@ pub(super) struct EndedCall {
 pub(super) struct EndedCalls(Vec<EndedCall>);
 
 impl EndedCalls {
-    /// Adds a call; whether it is time to complete all of them.
+    /// Adds a call; true if it is time to complete all of them.
     pub(super) fn push(&mut self, ended: EndedCall) -> bool {
         let end_ns = ended.times.started_ns.saturating_add(ended.times.run_ns);
         self.0.push(ended);

@@ -5,7 +5,7 @@
 //! - An outcome that comes too late is dropped and counted.
 //! - Gathered samples are one call to the lane, the only one of their frame; each is a separate
 //!   call for the scheduler, with its own attempts and its own batch.
-//! - A frame that gave back all its calls frees its place, though a lane may still hold it.
+//! - A frame that gave back all its calls frees its place, even if a lane still holds the frame.
 
 mod call_trace;
 mod completion;
@@ -40,7 +40,7 @@ pub struct Frame {
     alone: bool,
     /// Never empty.
     slices: Vec<BatchSlice>,
-    /// True for each call, by the lane's index, that has not ended.
+    /// True for each call that has not ended; the index is the lane's.
     pending: Vec<bool>,
     /// Calls that the lane has ended and that are not completed yet.
     ended: EndedCalls,
@@ -54,12 +54,12 @@ pub struct Frame {
     permit: Option<Permit>,
     /// Tokens that the running call used, if it reported them.
     tokens: Option<f64>,
-    /// True if the failed endpoint is one of several, and others are up.
+    /// True if the failed endpoint is one of several of which others are up.
     others_up: bool,
     /// Number of calls that the scheduler counts as with the lane.
-    in_hand: InHand,
-    /// Calls that ended and were not reported, and how many of them are; where calls run one after
-    /// the other the frame's end reports all.
+    lane_counts: LaneCounts,
+    /// Calls that ended and were not reported, and how many are reported together. If calls run one
+    /// after the other, the end of the frame reports all.
     unreported: usize,
     report_every: usize,
     /// Present if the engine has a tracer.
@@ -68,7 +68,7 @@ pub struct Frame {
 
 /// Calls of a function that are with the lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InHand {
+pub(crate) struct LaneCounts {
     pub frames: usize,
     pub calls: usize,
     /// Frames of cheap calls, none of which has turned out slow.
@@ -88,7 +88,7 @@ impl Frame {
         let slices = BatchSlice::all(taken, function, kind);
         let calls: usize = slices.iter().map(|slice| slice.calls.len()).sum();
         let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
-        let in_hand = InHand { frames: 1, calls: pending.len(), cheap: 0 };
+        let lane_counts = LaneCounts { frames: 1, calls: pending.len(), cheap: 0 };
         let trace = owner.tracer().map(FrameTrace::new);
         Self {
             id,
@@ -107,31 +107,31 @@ impl Frame {
             permit: None,
             tokens: None,
             others_up: false,
-            in_hand,
+            lane_counts,
             unreported: 0,
             report_every: usize::MAX,
             trace,
         }
     }
 
-    /// Has the frame report its calls as they end, `every` of them together.
+    /// Makes the frame report its calls as they end, `every` of them together.
     pub(crate) fn reporting(mut self, every: Option<usize>) -> Self {
         self.report_every = every.unwrap_or(usize::MAX);
         self
     }
 
-    /// Has the frame count as one of cheap calls.
+    /// Makes the frame count as one of cheap calls.
     pub(crate) fn counted_as_cheap(mut self, cheap: bool) -> Self {
-        self.in_hand.cheap = cheap.into();
+        self.lane_counts.cheap = cheap.into();
         self
     }
 
     /// Returns the number of calls that the scheduler must count as with the lane.
-    pub(crate) const fn in_hand(&self) -> InHand {
-        self.in_hand
+    pub(crate) const fn lane_counts(&self) -> LaneCounts {
+        self.lane_counts
     }
 
-    /// Gives the frame, which has one call, the leave that it runs by.
+    /// Gives the frame, which has one call, the permit of its call.
     pub(crate) fn permitted(mut self, permit: Option<Permit>) -> Self {
         self.permit = permit;
         self
@@ -153,18 +153,18 @@ impl Frame {
         self.function
     }
 
-    /// Returns its part of each of its batches.
+    /// Returns the slices, one for each of its batches.
     #[must_use]
     pub fn slices(&self) -> &[BatchSlice] {
         &self.slices
     }
 
-    /// The slice of its batch; of gathered samples the first.
+    /// The slice of its batch; of gathered samples the first slice.
     fn own(&self) -> &BatchSlice {
         &self.slices[0]
     }
 
-    /// Its batch; of gathered samples that of the first slice.
+    /// Its batch; of gathered samples the batch of the first slice.
     #[must_use]
     pub fn batch(&self) -> &Arc<Batch> {
         self.own().batch()
@@ -180,14 +180,13 @@ impl Frame {
         self.clock
     }
 
-    /// Returns whether the frame must run on a fresh worker with nothing beside or behind it, the
-    /// worker being retired afterwards.
+    /// Returns whether the frame must run alone on a fresh worker, which is retired afterwards.
     #[must_use]
     pub const fn alone(&self) -> bool {
         self.alone
     }
 
-    /// Returns whether a worker has died with its call in hand before.
+    /// Returns whether a worker has died while it ran the frame's call.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.each().next().is_some_and(|(_, call)| call.suspect)
@@ -209,7 +208,7 @@ impl Frame {
         self.slices.iter().flat_map(|slice| slice.calls.iter().map(move |call| (slice, call)))
     }
 
-    /// The scheduler's calls that are one to the lane.
+    /// The scheduler's calls that make up one call of the lane.
     fn of(&self, call: usize) -> impl Iterator<Item = (&BatchSlice, &Call)> {
         let gathered = self.kind == CallKind::Gathered;
         let one = (!gathered).then(|| (self.own(), &self.own().calls[call]));
@@ -250,13 +249,14 @@ impl Frame {
         }
     }
 
-    /// The number of this attempt of a call, from 1; of gathered samples that of the first.
+    /// The number of this attempt of a call, from 1; of gathered samples that of the first sample.
     #[must_use]
     pub fn attempt(&self, call: usize) -> u16 {
         self.of(call).next().map_or(1, |(_, one)| one.attempt)
     }
 
-    /// Returns the results of its earlier attempts; of gathered samples that of the one with most.
+    /// Returns the results of earlier attempts; of gathered samples, of the sample with most
+    /// attempts.
     #[must_use]
     pub fn history(&self, call: usize) -> History {
         let of = |one: &Call| History {
@@ -273,28 +273,28 @@ impl Frame {
         self.pending[call]
     }
 
-    /// Returns whether an outcome of the call would still count, for one sample at least; false
-    /// once the scheduler swept it.
+    /// Returns whether an outcome of the call would still be written, for at least one sample;
+    /// false after the scheduler swept it.
     #[must_use]
     pub fn is_open(&self, call: usize) -> bool {
         self.of(call).any(|(slice, one)| slice.counts(self.function, one))
     }
 
-    /// Leaves samples out of a call on gathered ones that count no more: what it is made of may be
-    /// gone.
+    /// Removes samples from a call on gathered samples that are not open any more, because their
+    /// values may be gone.
     pub fn leave_out_swept(&mut self) {
         if self.kind == CallKind::Gathered {
             self.slices.iter_mut().for_each(|slice| slice.leave_out_swept(self.function));
         }
     }
 
-    /// Returns the values for the calls of its batch; of gathered samples those of the first slice.
+    /// Returns the values of the calls; of gathered samples those of the first slice.
     #[must_use]
     pub fn payload(&self) -> Option<&SharedPayload> {
         self.own().payload()
     }
 
-    /// Keyword names of the values, `None` for values by position. They are the same in all slices.
+    /// Keyword names of the values, `None` for values by position. All slices have the same.
     #[must_use]
     pub fn names(&self) -> Option<&[String]> {
         self.payload()?.names(self.function, self.kind == CallKind::Finish)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::batch::{Batch, Completed};
+use crate::batch::{Batch, CompletedCells};
 use crate::call::{Call, Cause};
-use crate::frame::InHand;
+use crate::frame::LaneCounts;
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -13,13 +13,14 @@ use crate::observer::Telemetry;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 
-/// Source of a lane's frames, as the lane sees it.
+/// The lane's view of the source of its frames.
 pub(crate) trait LaneOwner: Send + Sync {
     /// Returns the tracer of the engine, if it has one.
     fn tracer(&self) -> Option<&Arc<dyn Telemetry>>;
 
-    /// Hands out frames until no lane with room has work waiting; here only one, if `brief`.
-    fn look_for_work(self: Arc<Self>, brief: bool);
+    /// Hands out frames until no lane with room has work waiting; at most one on this thread if
+    /// `brief`.
+    fn find_work(self: Arc<Self>, brief: bool);
 
     /// Makes member calls for the call of a function on this sample.
     fn call_members(
@@ -31,17 +32,17 @@ pub(crate) trait LaneOwner: Send + Sync {
     ) {
     }
 
-    /// Ends member calls that nobody needs any more.
+    /// Ends member calls that are not needed any more.
     fn give_up_members(self: Arc<Self>, _batch: &Batch, _sample: usize, _calls: &[MemberCall]) {}
 }
 
-/// The scheduler, as its frames see it. Nothing of this is called for each sample that
-/// gives a number: what frames complete is passed on by group.
+/// The frames' view of the scheduler. None of this is called for each sample that gives a number:
+/// completions are passed on by group.
 pub(crate) trait FrameOwner: LaneOwner {
-    /// The calls of a function completed groups, in the grid of their cells.
-    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed);
+    /// Records which groups the calls of a function completed, in the grid of their cells.
+    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: CompletedCells);
 
-    /// An attempt failed: there is another, or the call has failed.
+    /// Records that an attempt failed, and decides on another.
     fn attempt_failed(
         self: Arc<Self>,
         batch: &Arc<Batch>,
@@ -52,7 +53,7 @@ pub(crate) trait FrameOwner: LaneOwner {
         times: Times,
     );
 
-    /// A call on several samples failed: they are tried again in two parts, or have failed.
+    /// Records that a call on several samples failed, and decides on another try in two parts.
     fn gathered_failed(
         self: Arc<Self>,
         function: FunctionId,
@@ -65,7 +66,7 @@ pub(crate) trait FrameOwner: LaneOwner {
     /// Ends the open calls of a function in a batch.
     fn end_function(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, cause: &Cause);
 
-    /// Takes in a failed call's reason; calls the listener if there is something new to warn of.
+    /// Records the reason of a failed call; calls the listener if there is a new warning.
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str);
 
     /// Takes back the calls that a frame did not end, and its permits.
@@ -73,27 +74,29 @@ pub(crate) trait FrameOwner: LaneOwner {
         self: Arc<Self>,
         function: FunctionId,
         unfinished: Vec<(u64, Vec<Call>)>,
-        freed: InHand,
+        freed: LaneCounts,
         run_ns: u64,
         ran: u64,
     );
 
-    /// Takes back innocent calls of a frame that goes on, and its place if they were all that it
-    /// had.
-    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: InHand);
+    /// Takes back innocent calls of a frame that goes on. The place of the frame becomes free if it
+    /// has no other calls.
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: LaneCounts);
 
-    /// Notes that `calls` calls have ended of a frame that goes on, if calls run side by side.
+    /// Records that `calls` calls of a frame have ended that goes on, if calls run side by side.
     fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64);
 
-    /// Learns that a call has been running for `run_ns` and is not done.
+    /// Records that a call has been running for `run_ns` and has not ended.
     fn observe(&self, function: FunctionId, run_ns: u64);
 
-    /// Counts what a call used, whatever becomes of it.
+    /// Counts the usage of a call, whatever its outcome.
     fn count_usage(&self, function: FunctionId, usage: Usage);
 
-    /// Counts an outcome that found its call swept, or another attempt of it under way.
+    /// Counts an outcome that came after its call was swept, or while another attempt was under
+    /// way.
     fn count_late(&self);
 
-    /// Learns how many tokens a call used that runs without a permit: its limit is elsewhere.
+    /// Records the tokens of a call that ran without a permit, because its limit is in another
+    /// process.
     fn used_elsewhere(&self, _tokens: f64) {}
 }

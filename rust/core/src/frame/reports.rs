@@ -7,8 +7,8 @@ use crate::report::{NamedExtra, Report, Usage};
 pub(super) type CallExtra = Vec<(usize, NamedExtra)>;
 
 impl Frame {
-    /// Takes what an attempt of a call reports, before the call is ended. Usage is counted now, its
-    /// extra values are kept when the call ends and still counts.
+    /// Takes the report of an attempt, before the call is ended. Usage is counted now; extra values
+    /// are kept when the call ends, if it is still open.
     pub fn report(&mut self, call: usize, report: Report) {
         let Report { usage, extra, incomplete } = report;
         if usage != Usage::default() {
@@ -26,8 +26,8 @@ impl Frame {
         }
     }
 
-    /// Each batch's part of what a call used, by its samples: a request of gathered samples may
-    /// serve several batches.
+    /// Divides the usage of a call among its batches by their samples: a request of gathered
+    /// samples may serve several batches.
     fn share(&self, usage: Usage) -> impl Iterator<Item = (usize, Usage)> {
         let all = self.slices.iter().map(|slice| slice.calls.len()).sum::<usize>().max(1) as u64;
         let mut start = 0;
@@ -38,7 +38,7 @@ impl Frame {
         })
     }
 
-    /// Keeps what a call used by sample: each of them used as much as the others.
+    /// Keeps usage by sample: each sample of the call gets an equal part.
     fn keep_usage(&self, call: usize, usage: Usage) {
         let samples: Vec<(usize, usize)> = self.samples_by_slice(call).collect();
         let all = samples.len().max(1) as u64;
@@ -48,7 +48,8 @@ impl Frame {
         }
     }
 
-    /// Keeps what a call on samples of one batch reported, before they are completed.
+    /// Keeps the values that a call on samples of one batch reported, before the samples are
+    /// completed.
     pub(super) fn keep_extra(&self, first: usize, extra: Option<CallExtra>) {
         if let Some(extra) = extra {
             let of_batch = extra.into_iter().map(|(sample, named)| (first + sample, named));
@@ -56,7 +57,8 @@ impl Frame {
         }
     }
 
-    /// Keeps what a call on gathered samples reported, of those that it still `counts` for.
+    /// Keeps the values that a call on gathered samples reported, for the samples that `counts`
+    /// accepts.
     pub(super) fn keep_gathered_extra(&self, extra: Option<CallExtra>, counts: impl Fn(usize) -> bool) {
         let Some(extra) = extra else { return };
         let places: Vec<_> = self.each().map(|(slice, call)| (slice.batch(), call.first)).collect();

@@ -7,9 +7,9 @@ use crate::frame::ended::EndedCall;
 use crate::outcome::{Answer, Cell, Failure, Status, Times};
 use crate::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
-/// Calls that are reported together: a frame may have thousands.
+/// Calls that are reported together at most: a frame may have thousands.
 const MOST_CALLS: usize = 128;
-/// Characters of a reason.
+/// Maximum length of a reason, in characters.
 const REASON: usize = 200;
 
 /// The status that a value is completed with.
@@ -44,7 +44,7 @@ impl<'a> From<&'a Failure> for AttemptEnd<'a> {
 }
 
 impl Frame {
-    /// Tells where the calls run, for timelines; `executor` is asked only if there is one.
+    /// Sets where the calls run, for timelines; `executor` is called only if there is a tracer.
     pub fn set_executor(&mut self, executor: impl FnOnce() -> Executor) {
         if self.trace.is_none() {
             return;
@@ -61,7 +61,7 @@ impl Frame {
         }
     }
 
-    /// Tells of one of the requests that a call is made of.
+    /// Reports one of the requests of a call.
     pub fn trace_request(
         &self,
         call: usize,
@@ -97,7 +97,7 @@ impl Frame {
         }
     }
 
-    /// Tells of a moment of the call in hand.
+    /// Reports a moment of the running call.
     pub fn trace_moment(&self, what: Moment, executor: Executor) {
         if let Some(trace) = &self.trace {
             let (function, at_ns) = (Some(self.function), self.clock.now_ns());
@@ -105,7 +105,7 @@ impl Frame {
         }
     }
 
-    /// A call has ended.
+    /// Records that a call has ended.
     #[inline]
     pub(super) fn trace_end<'a>(&mut self, call: usize, end: impl Into<AttemptEnd<'a>>, times: Times) {
         if self.trace.is_some() && times.started_ns != 0 {
@@ -115,13 +115,13 @@ impl Frame {
 
     fn trace_one(&mut self, call: usize, end: AttemptEnd<'_>, times: Times) {
         let Some(mut trace) = self.trace.take() else { return };
-        // Calls that are reported together must not reach beyond one that is reported later.
+        // Calls reported together must not reach beyond a call that is reported later.
         self.trace_waiting(&mut trace);
         self.trace_into(&mut trace, call, end, times);
         self.trace = Some(trace);
     }
 
-    /// Calls that ended with numbers are about to be completed.
+    /// Records that calls which ended with numbers are about to be completed.
     pub(super) fn trace_numbers(&mut self) {
         let Some(mut trace) = self.trace.take() else { return };
         self.trace_waiting(&mut trace);
@@ -129,7 +129,7 @@ impl Frame {
         self.trace = Some(trace);
     }
 
-    /// Reports the calls that wait to be completed.
+    /// Reports the calls that are about to be completed.
     fn trace_waiting(&self, trace: &mut FrameTrace) {
         let waiting = self.ended.all();
         for EndedCall { call, value, times } in &waiting[trace.waiting..] {
@@ -148,7 +148,7 @@ impl Frame {
             trace.tracer.record(TraceEvent::Call { executor: trace.executor.clone(), function: self.function, span });
             return;
         }
-        // A worker's failures come before the numbers of earlier calls.
+        // A worker reports failures before the numbers of earlier calls.
         if started_ns < trace.started_ns {
             trace.first = self.first(call);
             trace.ready_ns = self
@@ -163,22 +163,22 @@ impl Frame {
         if shown {
             trace.calls.push(self.span(call, end, times));
             if trace.calls.len() == MOST_CALLS {
-                self.tell(trace);
+                self.report_calls(trace);
             }
         }
     }
 
-    /// The frame has ended.
+    /// Reports that the frame has ended.
     pub(super) fn trace_frame(&mut self) {
         let Some(mut trace) = self.trace.take() else { return };
         let is_seen = matches!(trace.executor, Executor::Worker(_));
         if trace.ran > 0 || trace.given_back > 0 || is_seen {
-            self.tell(&mut trace);
+            self.report_calls(&mut trace);
         }
     }
 
-    /// Tells of the calls that ended since the last time.
-    fn tell(&self, trace: &mut FrameTrace) {
+    /// Reports the calls that ended since the last report.
+    fn report_calls(&self, trace: &mut FrameTrace) {
         let span = Box::new(FrameSpan {
             frame: self.id,
             batch: self.batch().number(),

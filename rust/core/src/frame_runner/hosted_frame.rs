@@ -1,4 +1,4 @@
-//! A frame that came from elsewhere, as it came.
+//! A frame that another process sent, as it arrived.
 
 use crate::call::CallKind;
 use crate::function::FunctionId;
@@ -6,20 +6,20 @@ use crate::payload::Payload;
 
 /// See the module.
 pub struct HostedFrame {
-    /// Session of the sender; with its number there, it identifies the frame.
+    /// Session of the sender. Session and number identify the frame.
     pub session: u64,
     pub id: u64,
     pub function: FunctionId,
     pub kind: CallKind,
-    /// Its calls, and how many samples each covers.
+    /// Number of calls, and how many samples each covers.
     pub calls: usize,
     pub samples: usize,
-    /// It is to run on a fresh worker.
+    /// True if it is to run on a fresh worker.
     pub alone: bool,
-    /// A worker died with its call in hand before.
+    /// True if a worker died while it ran this frame's call.
     pub suspect: bool,
-    /// The values of its samples, which are numbered from 0.
+    /// The values of its samples, numbered from 0.
     pub payload: Box<dyn Payload>,
-    /// Scores for `finish_group` calls: the scores of all samples.
+    /// Scores of all samples, if the calls are `finish_group` calls.
     pub scores: Vec<Option<f64>>,
 }

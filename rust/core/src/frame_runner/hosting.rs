@@ -1,14 +1,14 @@
-//! A frame that came from elsewhere, as the owner of the frames that its calls go to a lane in.
+//! A frame of another process, as the owner of the frames in which its calls go to a lane.
 
 use std::sync::Arc;
 
 use super::event::{EndedCell, FrameEvent};
 use super::hosted_frame::HostedFrame;
-use crate::batch::{Batch, BatchSpec, Completed};
+use crate::batch::{Batch, BatchSpec, CompletedCells};
 use crate::batch_slice::TakenCalls;
 use crate::call::{Call, CallKind, Cause};
 use crate::clock::Clock;
-use crate::frame::{Frame, FrameOwner, InHand, LaneOwner};
+use crate::frame::{Frame, FrameOwner, LaneCounts, LaneOwner};
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -16,12 +16,12 @@ use crate::observer::Telemetry;
 use crate::outcome::{Cell, Failure, Note, Outcome, Status, Times};
 use crate::report::Usage;
 
-/// The runner, as its frames see it.
+/// The frames' view of the runner.
 pub(super) trait HostedOwner: LaneOwner {
-    /// Something became of a frame.
+    /// Reports an event of a frame.
     fn tell(&self, hosted: &Hosting, event: FrameEvent);
 
-    /// Takes calls back that a lane did not end, and a piece that is gone.
+    /// Takes back calls that a lane did not end; `piece_ended` if their piece is gone.
     fn returned(self: Arc<Self>, hosted: &Arc<Hosting>, calls: Vec<Call>, piece_ended: bool);
 }
 
@@ -32,9 +32,9 @@ pub(super) struct Hosting {
     pub function: FunctionId,
     pub kind: CallKind,
     pub alone: bool,
-    /// Samples of a call.
+    /// Samples of one call.
     size: usize,
-    /// A group is what one call covers.
+    /// The batch of the calls; one call covers one group.
     batch: Arc<Batch>,
 }
 
@@ -64,7 +64,7 @@ impl Hosting {
                 }
             }
         }
-        // Each gathered sample is a call.
+        // Each gathered sample is a separate call.
         let step = if kind == CallKind::Gathered { 1 } else { size };
         let call = |first| Call { finish, suspect, ..Call::fresh(first) };
         let calls = (0..calls * size).step_by(step).map(call).collect();
@@ -80,7 +80,7 @@ impl Hosting {
         self.batch.samples() / self.size
     }
 
-    /// Returns the number of the calls' batch for the lanes: no other frame has this number.
+    /// Returns the number of the calls' batch for the lanes, which is unique among frames.
     pub(super) fn batch_id(&self) -> u64 {
         self.batch.id()
     }
@@ -94,7 +94,7 @@ impl Hosting {
         self.batch.grid().is_open(call.first, self.function, call.attempt)
     }
 
-    /// Takes the right to end a call, with all its samples; those that had it.
+    /// Claims a call with all its samples; true if it was open.
     fn close_samples(&self, first: usize) -> bool {
         let Some(claim) = self.batch.grid().claim_open(first, self.function) else { return false };
         let samples = if self.kind == CallKind::Gathered { 1 } else { self.size };
@@ -103,7 +103,7 @@ impl Hosting {
         true
     }
 
-    /// Closes calls that no lane has; the numbers of those that were open.
+    /// Closes calls that no lane has, and returns the numbers of those that were open.
     pub(super) fn close(&self, calls: Vec<Call>) -> Vec<usize> {
         let open = calls.into_iter().filter(|call| self.close_samples(call.first));
         let mut open: Vec<usize> = open.map(|call| self.call_of(call.first)).collect();
@@ -111,7 +111,7 @@ impl Hosting {
         open
     }
 
-    /// Nobody waits for these calls.
+    /// Ends these calls, for which nobody waits.
     pub(super) fn sweep(&self, calls: impl Iterator<Item = usize>) {
         let step = if self.kind == CallKind::Gathered { 1 } else { self.size };
         let samples = self.batch.samples();
@@ -123,13 +123,13 @@ impl Hosting {
         }
     }
 
-    /// A frame of some of its calls, for their lane.
+    /// Makes a frame of some of the calls, for their lane.
     pub(super) fn frame(self: &Arc<Self>, clock: Clock, number: u64, calls: Vec<Call>) -> Frame {
         let taken = TakenCalls { batch: self.batch.clone(), calls, others: Vec::new(), alone: self.alone };
         Frame::new(number, self.clone(), clock, self.function, taken)
     }
 
-    /// Ends all calls: the function can't run.
+    /// Ends all calls because the function can't run.
     pub(super) fn break_off(&self, why: Note) {
         self.sweep(0..self.calls());
         self.runner.tell(self, FrameEvent::Broken(why));
@@ -148,8 +148,8 @@ impl Hosting {
         Some((cell, outcome.times))
     }
 
-    /// Tells how calls of one sample ended: those that recorded something by themselves.
-    fn tell_samples(&self, samples: Vec<usize>) {
+    /// Reports how calls of one sample ended; calls with a record are reported one by one.
+    fn report_samples(&self, samples: Vec<usize>) {
         let mut plain = Vec::with_capacity(samples.len());
         for call in samples {
             let Some((cell, times)) = self.cell(call) else { continue };
@@ -163,7 +163,7 @@ impl Hosting {
         }
     }
 
-    fn tell_call(&self, call: usize) {
+    fn report_call(&self, call: usize) {
         let first = call * self.size;
         let (cells, times): (Vec<Cell>, Vec<Times>) =
             (first..first + self.size).filter_map(|sample| self.cell(sample)).unzip();
@@ -173,11 +173,11 @@ impl Hosting {
     }
 }
 
-/// A frame that has not ended, to tell what of it is in hand.
+/// Calls of a frame that has not ended, to identify those in flight.
 pub struct HostedCalls(pub(super) Arc<Hosting>);
 
 impl HostedCalls {
-    /// Its number in its session.
+    /// The number of the frame in its session.
     #[must_use]
     pub fn frame(&self) -> u64 {
         self.0.id
@@ -195,17 +195,17 @@ impl LaneOwner for Hosting {
         None
     }
 
-    fn look_for_work(self: Arc<Self>, brief: bool) {
-        self.runner.clone().look_for_work(brief);
+    fn find_work(self: Arc<Self>, brief: bool) {
+        self.runner.clone().find_work(brief);
     }
 }
 
 impl FrameOwner for Hosting {
-    fn completed(self: Arc<Self>, _: &Arc<Batch>, _: FunctionId, _: bool, completed: Completed) {
+    fn completed(self: Arc<Self>, _: &Arc<Batch>, _: FunctionId, _: bool, completed: CompletedCells) {
         if self.kind == CallKind::Sample {
-            self.tell_samples(completed.groups);
+            self.report_samples(completed.groups);
         } else {
-            completed.groups.into_iter().for_each(|call| self.tell_call(call));
+            completed.groups.into_iter().for_each(|call| self.report_call(call));
         }
     }
 
@@ -250,16 +250,16 @@ impl FrameOwner for Hosting {
 
     fn note_endpoint_error(&self, _: FunctionId, _: Feedback, _: &str) {}
 
-    fn frame_ended(self: Arc<Self>, _: FunctionId, unfinished: Vec<(u64, Vec<Call>)>, _: InHand, _: u64, _: u64) {
+    fn frame_ended(self: Arc<Self>, _: FunctionId, unfinished: Vec<(u64, Vec<Call>)>, _: LaneCounts, _: u64, _: u64) {
         let calls = unfinished.into_iter().flat_map(|(_, calls)| calls).collect();
         self.runner.clone().returned(&self, calls, true);
-        self.look_for_work(false);
+        self.find_work(false);
     }
 
-    fn given_back(self: Arc<Self>, _: FunctionId, calls: Vec<(u64, Vec<Call>)>, _: InHand) {
+    fn given_back(self: Arc<Self>, _: FunctionId, calls: Vec<(u64, Vec<Call>)>, _: LaneCounts) {
         let calls = calls.into_iter().flat_map(|(_, calls)| calls).collect();
         self.runner.clone().returned(&self, calls, false);
-        self.look_for_work(false);
+        self.find_work(false);
     }
 
     fn calls_ended(self: Arc<Self>, _: FunctionId, _: usize, _: u64, _: u64) {}

@@ -1,8 +1,8 @@
 //! Runs frames that the scheduler of another process made, on lanes of this one.
 //!
-//! - It decides about nothing: retries, total timeouts and limits are the other side's. It cuts a
-//!   frame up where its lane takes fewer calls at a time, and hands out again what a lane gave
-//!   back.
+//! - It makes no decisions: retries, total timeouts and limits belong to the other process. It cuts
+//!   a frame into pieces if its lane takes fewer calls at a time, and hands out again the calls
+//!   that a lane gave back.
 //! - Each call of a frame is reported once: how it ended, or that it is given back. Calls that were
 //!   swept are not. `Ended` comes last, when no lane has any of the frame.
 //! - Sessions, of several drivers, take turns frame by frame.
@@ -30,7 +30,7 @@ pub use hosted_frame::HostedFrame;
 pub use hosting::HostedCalls;
 use runner_core::RunnerCore;
 
-/// The most samples of one frame: a frame with more is not ours.
+/// The most samples of one frame; a frame with more can't come from an engine.
 const MOST_SAMPLES: usize = 1 << 20;
 
 /// See the module.
@@ -56,7 +56,7 @@ impl FrameRunner {
         Self { core }
     }
 
-    /// Takes a frame on; the error says why it is none that could run.
+    /// Accepts a frame; the error is the reason why it can't run.
     pub fn submit(&self, frame: HostedFrame) -> Result<(), String> {
         let functions = self.core.functions.len();
         if frame.function >= functions {
@@ -76,17 +76,17 @@ impl FrameRunner {
         self.core.submit(frame)
     }
 
-    /// Gives the calls of a frame back that no lane has.
+    /// Gives back the calls of a frame that no lane has.
     pub fn take_back(&self, session: u64, frame: u64) {
         self.core.take_back(session, frame);
     }
 
-    /// Nobody waits for these calls any more: those that run are ended by their lane.
+    /// Ends these calls, for which nobody waits any more; the lane stops those that run.
     pub fn sweep(&self, session: u64, frame: u64, calls: &[usize]) {
         self.core.sweep(session, frame, calls);
     }
 
-    /// Nobody waits for anything of a session any more.
+    /// Ends all calls of a session.
     pub fn end_session(&self, session: u64) {
         self.core.end_session(session);
     }
@@ -103,14 +103,14 @@ impl FrameRunner {
         &self.core.lanes
     }
 
-    /// The frames of a session that have not ended, by the number of the batch that its lanes'
-    /// snapshots call theirs.
+    /// Returns the frames of a session that have not ended, by the number of their batch in the
+    /// lanes' snapshots.
     #[must_use]
     pub fn calls_of(&self, session: u64) -> BTreeMap<u64, HostedCalls> {
         self.core.calls_of(session)
     }
 
-    /// Ends the lanes, and all that runs on them.
+    /// Ends the lanes and all their calls.
     pub async fn close(&self) {
         self.core.close();
         let mut closing: Vec<_> = self.core.lanes.iter().map(|lane| lane.close()).collect();

@@ -17,7 +17,7 @@ pub(super) struct Piece {
 /// A frame that has not ended.
 struct OpenFrame {
     hosted: Arc<Hosting>,
-    /// Pieces of it that wait or that a lane has.
+    /// Number of its pieces that wait or that a lane has.
     pieces: usize,
     begun: bool,
 }
@@ -28,7 +28,7 @@ struct Session {
     waiting: VecDeque<Piece>,
 }
 
-/// The sessions, in the order in which they have their turns.
+/// The sessions, in the order of their turns.
 #[derive(Default)]
 pub(super) struct PieceQueue {
     sessions: BTreeMap<u64, Session>,
@@ -41,7 +41,7 @@ pub(super) struct PieceQueue {
 }
 
 impl PieceQueue {
-    /// Takes a frame on, cut into pieces; false where the session has one of this number.
+    /// Adds a frame, cut into pieces; false if the session already has a frame of this number.
     pub(super) fn add(&mut self, hosted: &Arc<Hosting>, pieces: Vec<Vec<Call>>) -> bool {
         let session = self.sessions.entry(hosted.session).or_default();
         if session.frames.contains_key(&hosted.id) {
@@ -62,8 +62,8 @@ impl PieceQueue {
         }
     }
 
-    /// The next piece of a function that is `free`, of the session whose turn it is; the flag says
-    /// that it is the first of its frame.
+    /// Returns the next piece of a `free` function, from the session whose turn has come. The flag
+    /// is true for the first piece of a frame.
     pub(super) fn next(&mut self, mut free: impl FnMut(FunctionId) -> bool) -> Option<(Piece, bool)> {
         let after = self.sessions.range(self.last + 1..).map(|(id, _)| *id);
         let turns: Vec<u64> = after.chain(self.sessions.range(..=self.last).map(|(id, _)| *id)).collect();
@@ -84,14 +84,14 @@ impl PieceQueue {
         self.with_lanes.get(&function).copied().unwrap_or(0)
     }
 
-    /// A lane is done with a piece of a function.
+    /// Records that a lane is done with a piece of a function.
     pub(super) fn left_lane(&mut self, function: FunctionId) {
         if let Some(pieces) = self.with_lanes.get_mut(&function) {
             *pieces = pieces.saturating_sub(1);
         }
     }
 
-    /// A piece of a frame is gone; true when it was the last.
+    /// Records that pieces of a frame are gone; true if they were the last.
     pub(super) fn piece_ended(&mut self, hosted: &Hosting, pieces: usize) -> bool {
         let Some(session) = self.sessions.get_mut(&hosted.session) else { return false };
         let Some(open) = session.frames.get_mut(&hosted.id) else { return false };
@@ -106,7 +106,7 @@ impl PieceQueue {
         ended
     }
 
-    /// Takes out the waiting pieces of a frame, and returns their number.
+    /// Removes the waiting pieces of a frame, and returns their calls and number.
     pub(super) fn take_waiting(&mut self, hosted: &Hosting) -> (Vec<Call>, usize) {
         let Some(session) = self.sessions.get_mut(&hosted.session) else { return (Vec::new(), 0) };
         let (mut calls, mut pieces) = (Vec::new(), 0);
@@ -125,7 +125,7 @@ impl PieceQueue {
         self.sessions.get(&session)?.frames.get(&frame).map(|open| open.hosted.clone())
     }
 
-    /// The frames of a session, or of all.
+    /// Returns the frames of a session, or of all.
     pub(super) fn frames_of(&self, session: Option<u64>) -> Vec<Arc<Hosting>> {
         let sessions = self.sessions.iter().filter(|(id, _)| session.is_none_or(|wanted| wanted == **id));
         sessions.flat_map(|(_, session)| session.frames.values().map(|open| open.hosted.clone())).collect()

@@ -1,7 +1,7 @@
-//! State that the frames of a runner share, and the way of their pieces to the lanes.
+//! State that the frames of a runner share, and the hand-out of their pieces to the lanes.
 //!
-//! One thread at a time hands pieces out, as the scheduler does it: it ends under the lock, finding
-//! nothing, so whoever finds it at work need not look.
+//! One thread at a time hands pieces out, as in the scheduler. It stops only after a search under
+//! the lock found nothing, so a thread that finds it at work need not search.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use crate::observer::Telemetry;
 use crate::outcome::Note;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
-/// This thread hands out pieces. Dropped by a panic, it leaves that to the next.
+/// Held by the thread that hands out pieces. A panic drops it, so that the next thread can go on.
 struct HandingOut<'a>(&'a RunnerCore);
 
 impl Drop for HandingOut<'_> {
@@ -36,13 +36,14 @@ impl Drop for HandingOut<'_> {
 pub(super) struct RunnerCore {
     pub runtime: Handle,
     pub clock: Clock,
-    /// Functions, as their calls run here: gates, groups' scores and caches are the driver's.
+    /// The functions with the rules of this process: gates, groups' scores and caches are the
+    /// driver's.
     pub functions: Arc<[Function]>,
-    /// Functions, as their `finish_group` calls run.
+    /// The functions with the rules of their `finish_group` calls.
     pub finishing: Arc<[Function]>,
     pub lanes: Vec<Arc<dyn Lane>>,
     pub listener: Arc<dyn FrameListener>,
-    /// Numbers of frames for the lanes, and of the batches that these are of.
+    /// The last number given to a frame for the lanes, and to its batch.
     last_frame: AtomicU64,
     last_batch: AtomicU64,
     queue: Mutex<PieceQueue>,
@@ -95,7 +96,8 @@ impl RunnerCore {
         Ok(())
     }
 
-    /// Cuts calls up as their lane takes them; what comes back from a lane is spread over workers.
+    /// Cuts calls into pieces of the lane's size. Calls that came back from a lane are spread over
+    /// workers.
     fn pieces(&self, hosted: &Hosting, calls: Vec<Call>, again: bool) -> Vec<Vec<Call>> {
         if hosted.is_one_call() {
             return vec![calls];
@@ -123,7 +125,8 @@ impl RunnerCore {
         if !open.is_empty() {
             self.tell(&hosted, FrameEvent::GivenBack(open));
         }
-        // Only now: else the last piece, which a lane ends, would report the end before this.
+        // Subtracted only now: otherwise, if a lane ended the last piece meanwhile, `Ended` would
+        // be reported before `GivenBack`.
         if pieces > 0 && self.queue.lock().piece_ended(&hosted, pieces) {
             self.tell(&hosted, FrameEvent::Ended);
         }
@@ -135,7 +138,7 @@ impl RunnerCore {
         self.drop_swept(&hosted);
     }
 
-    /// Lets pieces go that wait and of which nothing is open.
+    /// Drops waiting pieces none of whose calls is open.
     fn drop_swept(self: &Arc<Self>, hosted: &Arc<Hosting>) {
         let ended = {
             let mut queue = self.queue.lock();
@@ -179,9 +182,10 @@ impl RunnerCore {
         }
     }
 
-    /// The next piece for a lane with room.
+    /// Returns the next piece for a lane with room.
     fn next(&self, queue: &mut PieceQueue) -> Option<(Piece, bool)> {
-        // The drivers' limits hold for each of them; here they hold for all together.
+        // Each driver keeps the function's limit by itself; here it bounds the calls of all drivers
+        // together.
         let full = |(id, function): (FunctionId, &Function)| {
             let in_turn = self.lanes[function.lane].calls_run(id) == CallsRun::InTurn;
             in_turn && function.policy.concurrency.is_some_and(|most| queue.with_lanes(id) >= most)
@@ -193,7 +197,7 @@ impl RunnerCore {
         })
     }
 
-    /// Hands out at most `most` pieces; what is left is handed out on the runtime.
+    /// Hands out at most `most` pieces; the rest is handed out on the runtime.
     pub(super) fn hand_out(self: &Arc<Self>, most: usize) {
         {
             let mut queue = self.queue.lock();
@@ -246,7 +250,7 @@ impl LaneOwner for RunnerCore {
         None
     }
 
-    fn look_for_work(self: Arc<Self>, brief: bool) {
+    fn find_work(self: Arc<Self>, brief: bool) {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 }

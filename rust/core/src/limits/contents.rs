@@ -9,7 +9,7 @@ use super::lease::Lease;
 use crate::locked_file::words;
 use crate::words::Words;
 
-/// Engines that can share a file.
+/// The most engines that can share a file.
 pub(crate) const MOST_ENGINES: usize = 1024;
 /// Magic, boot, checksum.
 const HEAD: usize = 3;
@@ -23,8 +23,8 @@ pub(crate) struct Contents<T> {
 }
 
 impl<T: Words> Contents<T> {
-    /// Reads a file; `None` where it is of another version, or was not written as a whole. There
-    /// were `count` leases the last time, so that one read does.
+    /// Reads a file; `None` if it is of another version or was not written completely. `count` is
+    /// the number of leases at the last read, so that one read is usually enough.
     pub(crate) fn read(file: &File, magic: u64, count: &mut usize) -> io::Result<Option<Self>> {
         let length = |leases: usize| HEAD + T::COUNT + 1 + leases * Lease::COUNT;
         let mut all = words(file, length(*count))?;
@@ -57,7 +57,7 @@ impl<T: Words> Contents<T> {
     }
 }
 
-/// Tells a file that was written as a whole from one that was not, or not by us.
+/// Computes the checksum by which incomplete and foreign files are detected.
 fn checksum(numbers: &[u64]) -> u64 {
     let mix = |sum: u64, number: &u64| (sum ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     numbers.iter().fold(numbers.len() as u64, mix)

@@ -1,16 +1,16 @@
-//! Feedback of an ended call on its endpoint.
+//! Feedback of an ended call about its endpoint.
 
 use std::time::Duration;
 
 use super::breaker::{History, Signal};
 use crate::outcome::{Answer, Failure, FailureKind};
 
-/// Feedback of a call on its endpoint.
+/// Feedback of a call about its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
-    /// It answered, if only to refuse this request.
+    /// It answered, even if only to refuse this request.
     Ok,
-    /// Too many requests; come back after this time.
+    /// Too many requests; the `Retry-After` if the server sent one.
     Throttled(Option<Duration>),
     /// It could not be reached.
     NoConnection,
@@ -18,7 +18,7 @@ pub enum Feedback {
     Failed,
     /// It did not answer in time.
     TimedOut,
-    /// Nothing: the call was cancelled, or failed for other reasons.
+    /// No evidence: the call was cancelled, or failed for another reason.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ impl Feedback {
             (FailureKind::Timeout, Some(Answer::Unreachable)) => Self::NoConnection,
             (FailureKind::Timeout, _) => Self::TimedOut,
             (FailureKind::Error, Some(Answer::Status(429))) => Self::Throttled(failure.retry_after),
-            // "Overloaded, come back": it is not down.
+            // "Overloaded, come back": the endpoint is up.
             (FailureKind::Error, Some(Answer::Status(500..))) if failure.retry_after.is_some() => {
                 Self::Throttled(failure.retry_after)
             }
@@ -41,7 +41,7 @@ impl Feedback {
         }
     }
 
-    /// The same for a circuit breaker.
+    /// Converts the feedback for a circuit breaker.
     #[must_use]
     pub const fn signal(self) -> Signal {
         match self {
@@ -53,7 +53,7 @@ impl Feedback {
         }
     }
 
-    /// Returns whether the endpoint may be to blame.
+    /// Returns whether the endpoint may be the cause.
     #[must_use]
     pub const fn is_endpoint_error(self) -> bool {
         matches!(self, Self::NoConnection | Self::Failed | Self::TimedOut)
@@ -64,7 +64,7 @@ impl Feedback {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallEnd {
     pub feedback: Feedback,
-    /// Tokens that it used, if it reported them.
+    /// Tokens that the call used, if it reported their number.
     pub tokens: Option<f64>,
     /// History of its earlier attempts.
     pub history: History,

@@ -1,9 +1,8 @@
-//! Leases: which engine has how many calls of a limit in flight, and whether its process is still
-//! alive.
+//! Leases: how many calls of a limit each engine has in flight, and whether its process is alive.
 //!
-//! - The start time tells a process from a later one with its pid.
-//! - One in another pid namespace can't be seen: its lease expires after `LEASE_NS` in which it
-//!   neither took nor released a permit.
+//! - The start time distinguishes a process from a later one with its pid.
+//! - A process of another pid namespace is invisible: its lease expires after `LEASE_NS` in which
+//!   it neither took nor released a permit.
 
 use std::fs;
 
@@ -14,31 +13,31 @@ use crate::words::words_of;
 /// Longer than any call is expected to take.
 const LEASE_NS: u64 = 900_000_000_000;
 
-/// More than any engine says that it waits.
+/// More than any engine's claim lasts.
 const WAITS_LONGEST_NS: u64 = 10_000_000_000;
 
 /// One engine with calls in flight, as the file has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub pid: u64,
-    /// When it started, in the system's ticks; 0 where that can't be had.
+    /// The start of the process, in the system's ticks; 0 if it can't be read.
     pub started: u64,
     /// Its pid namespace; 0 where there are none.
     pub namespace: u64,
-    /// Tells engines of one process apart.
+    /// Number that distinguishes the engines of one process.
     pub engine: u64,
     /// Calls in flight.
     pub in_flight: u64,
-    /// When it last wrote.
+    /// The clock at its last write.
     pub seen_ns: u64,
-    /// Until when it is known to wait for a permit.
+    /// The time until which it claims to wait for a permit.
     pub waits_until_ns: u64,
-    /// Permits that it has had of a rate, counted on from those of the others when it came.
+    /// Number of permits under a rate. A new engine starts at the count of the waiting engines.
     pub served: u64,
 }
 
 impl Lease {
-    /// This process, for one more engine.
+    /// Makes a lease of this process for one more engine.
     pub(crate) fn new() -> Self {
         Self::of(std::process::id())
     }
@@ -58,19 +57,21 @@ impl Lease {
             == (other.pid, other.started, other.namespace, other.engine)
     }
 
-    /// Returns whether it waits for a permit; a time that is too far ahead is another clock's.
+    /// Returns whether it waits for a permit; a time that is too far ahead comes from another
+    /// clock.
     pub(super) const fn waits(&self, now_ns: u64) -> bool {
         self.waits_until_ns > now_ns && self.waits_until_ns - now_ns <= WAITS_LONGEST_NS
     }
 
-    /// Returns whether its process may still release its permits, seen from `namespace`.
+    /// Returns whether its process, seen from `namespace`, may still release its permits.
     pub(crate) fn is_alive(&self, namespace: u64, now_ns: u64) -> bool {
         if self.namespace != namespace {
             return now_ns.saturating_sub(self.seen_ns) < LEASE_NS;
         }
         let Ok(number) = u32::try_from(self.pid) else { return false };
         let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return false };
-        // Only ESRCH says so: a process of another user can't be signalled, and lives.
+        // Only ESRCH is evidence of that: a process of another user can't be signalled, and is
+        // alive.
         if test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
             return false;
         }
@@ -81,11 +82,11 @@ impl Lease {
 
 words_of!(Lease: pid, started, namespace, engine, in_flight, seen_ns, waits_until_ns, served);
 
-/// When a process started, in ticks since boot; 0 if that can't be had, and for one that has ended
-/// and was not reaped.
+/// The start of a process, in ticks since boot; 0 if it can't be read, and for a process that has
+/// ended and was not reaped.
 fn start_of(pid: u32) -> u64 {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0 };
-    // The name, in brackets, may hold anything; what follows it are numbers after one letter.
+    // The name, in brackets, may hold any characters; after it come a letter and then numbers.
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0 };
     let mut fields = rest.split_whitespace();
     match fields.next() {

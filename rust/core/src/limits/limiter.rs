@@ -1,9 +1,10 @@
 //! The limiter of an endpoint: the scheduler takes a permit from it for each call.
 //!
-//! - Functions of one engine with one key share a limiter, engines with one key the file behind it.
-//! - The end of a call is written with the next use of the file, milliseconds later at the latest;
-//!   failures at once.
-//! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls and says why.
+//! - Functions of one engine with the same key share a limiter; engines with the same key share its
+//!   file.
+//! - The end of a call is written at the next use of the file, within milliseconds; failures are
+//!   written at once.
+//! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls with a reason.
 //! - A condition that users are warned of is reported once, when it begins.
 
 use std::io;
@@ -28,14 +29,13 @@ use crate::sync::Mutex;
 const RETRY_LOCK_NS: u64 = 1_000_000;
 /// Longest time that the file may stay locked: its lock is held for microseconds.
 const LOCKED_NS: u64 = 60_000_000_000;
-/// After a longer pause between two attempts to lock, nobody knows that it was locked all the time.
+/// After a longer pause between two attempts to lock, the file may have been unlocked meanwhile.
 const BREAK_NS: u64 = 1_000_000_000;
-/// Pause before another look for permits that another process may release: it does not notify this
-/// one.
+/// Interval of polling for permits that another process may release: it does not notify this one.
 const POLL_OTHERS_NS: u64 = 10_000_000;
 /// Interval at which a waiting engine renews its claim.
 const SAY_AGAIN_NS: u64 = 100_000_000;
-/// A server that asks to wait for longer is worth a warning.
+/// A longer `Retry-After` is worth a warning.
 const LONG_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The limit of one function, as it was set.
@@ -47,7 +47,7 @@ pub struct Limit {
     /// function's own.
     #[serde(deserialize_with = "shared_key")]
     pub key: Option<(Arc<str>, PathBuf)>,
-    /// Tokens of a call, about, until calls have reported their use.
+    /// Estimated tokens of a call, until calls have reported their use.
     pub tokens: Option<f64>,
 }
 
@@ -59,12 +59,12 @@ fn shared_key<'de, D: Deserializer<'de>>(given: D) -> Result<Option<(Arc<str>, P
 #[derive(Debug)]
 pub enum AcquireResult {
     Permit(Permit),
-    /// Ask again then; sooner when a call of this limiter has ended, if `on_release`.
+    /// Request again at this time; sooner if a call of this limiter has ended and `on_release`.
     Wait {
         until_ns: u64,
         on_release: bool,
     },
-    /// Calls are to fail, for this reason.
+    /// Calls must fail, for this reason.
     Refused(String),
 }
 
@@ -72,7 +72,7 @@ pub enum AcquireResult {
 #[derive(Debug)]
 pub struct Limiter {
     rules: Rules,
-    /// Its key and file, for messages; empty for a function's own limit.
+    /// Its key and file, for messages; empty if the limit is a function's alone.
     name: String,
     /// True if the circuit breaker was open at the last use. Written under the lock.
     breaker_open: AtomicBool,
@@ -82,19 +82,19 @@ pub struct Limiter {
 #[derive(Debug)]
 struct LimiterState {
     store: Store,
-    /// Permits that have not ended.
+    /// Number of permits that have not ended.
     in_flight: usize,
     /// Ends that are not written yet.
     unwritten: Vec<EndedPermit>,
-    /// Since when the file was locked whenever it was tried, and when that was last. Written by
-    /// `acquire`.
+    /// The beginning of a period in which the file was locked at every attempt, and the last
+    /// attempt. Written by `acquire`.
     locked_ns: Option<(u64, u64)>,
-    /// State of the breaker at the last use, and the state last warned of. Written by `acquire` and
-    /// `end`.
+    /// State of the breaker at the last use, and the state of the last warning. Written by
+    /// `acquire` and `end`.
     breaker: BreakerSeen,
     warned: BreakerSeen,
     warned_of_wait: bool,
-    /// When the last call failed for the endpoint's sake, and why.
+    /// The last failure that the endpoint caused: time and reason.
     last_error: Option<(u64, String)>,
 }
 
@@ -110,12 +110,12 @@ struct BreakerSeen {
 struct EndedPermit {
     grant: Grant,
     now_ns: u64,
-    /// End of its call; `None`: none was made.
+    /// The end of its call; `None` if no call was made.
     end: Option<CallEnd>,
 }
 
 impl Limiter {
-    /// The limiters of an engine's functions. The file of a key is made with its first use.
+    /// Makes the limiters of an engine's functions. The file of a key is created at its first use.
     pub fn all<'a>(limits: impl IntoIterator<Item = Option<&'a Limit>>) -> Vec<Option<Arc<Self>>> {
         let mut known: Vec<(Arc<str>, Arc<Self>)> = Vec::new();
         let limiter_of = |limit: Option<&Limit>| {
@@ -150,15 +150,15 @@ impl Limiter {
         Self { rules: limit.rules.clone(), name, breaker_open, state: Mutex::new(state) }
     }
 
-    /// Returns whether tokens count.
+    /// Returns whether the limit counts tokens.
     #[must_use]
     pub const fn counts_tokens(&self) -> bool {
         self.rules.tpm.is_some()
     }
 
     /// Returns the reason why a call with this many tokens, as its function counts them, can never
-    /// go; `None` if it can. It fails at once: no waiting makes room for it, and all others would
-    /// wait behind it.
+    /// go; `None` if it can. The call then fails at once: waiting makes no room for it, and all
+    /// others would wait behind it.
     #[must_use]
     pub fn exceeds(&self, tokens: f64) -> Option<String> {
         let tpm = self.rules.tpm.filter(|tpm| tokens > *tpm)?;
@@ -168,12 +168,12 @@ impl Limiter {
         ))
     }
 
-    /// Asks for one call that takes `tokens`.
+    /// Requests a permit for one call that takes `tokens`.
     pub fn acquire(self: &Arc<Self>, now_ns: u64, tokens: Tokens) -> AcquireResult {
         self.acquire_by(&self.rules, now_ns, tokens, true)
     }
 
-    /// `waits`: a call without one waits, which other engines can see.
+    /// Requests a permit. If `waits` is set, other engines can see that a call without one waits.
     fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens, waits: bool) -> AcquireResult {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
@@ -225,14 +225,14 @@ impl Limiter {
         }
     }
 
-    /// Why calls are refused.
+    /// Returns the reason why calls are refused.
     fn gives_up(&self, state: &LimiterState, what: &str, why: &str, for_ns: u64) -> String {
         let of = if self.name.is_empty() { "" } else { " for limit" };
         let last = state.last_error.as_ref().map_or_else(String::new, |(_, error)| format!("; last error: {error}"));
         format!("{what}{of}{}: {why} for {} s{last}", self.name, for_ns / 1_000_000_000)
     }
 
-    /// Returns whether ends of calls are not written yet.
+    /// Returns whether some ends of calls are not written yet.
     #[must_use]
     pub fn has_unwritten(&self) -> bool {
         !self.state.lock().unwritten.is_empty()
@@ -241,17 +241,18 @@ impl Limiter {
     /// Writes the ends of calls; false if that has to be tried again.
     pub fn flush(&self, now_ns: u64) -> bool {
         let mut state = self.state.lock();
-        // A file that can't be used is reported when a call asks.
+        // An unusable file is reported at the next request for a permit.
         state.unwritten.is_empty() || state.with(&self.rules, now_ns, |_, _| ()).is_ok_and(|done| done.is_some())
     }
 
-    /// True where its failure is excused: the circuit breaker is open, and the call not to blame.
+    /// Records the end of a call. True if its failure is excused: the circuit breaker is open, and
+    /// the call did not cause it.
     fn end(&self, ended: EndedPermit) -> bool {
         let mut state = self.state.lock();
         state.in_flight -= 1;
         state.unwritten.push(ended);
         let Some(CallEnd { feedback, .. }) = ended.end else { return false };
-        // Answers wait for the next use of the file: many ends are one write.
+        // Answers wait for the next use of the file, so that many ends are one write.
         if feedback == Feedback::Ok && state.store.is_shared() {
             return false;
         }
@@ -261,13 +262,14 @@ impl Limiter {
                 self.note(&mut state, seen);
                 excused
             }
-            // Not written yet. A trial is sent for all others, and shall not pay for it.
+            // Not written yet. A trial is sent on behalf of all other calls, so its failure is
+            // excused.
             _ => ended.grant.trial && feedback.is_endpoint_error(),
         }
     }
 
-    /// Keeps the reason of a call that failed for the endpoint's sake; what to warn of, where
-    /// nobody was yet.
+    /// Records the reason of a call that failed because of the endpoint. Returns a warning if it
+    /// was not given yet.
     pub fn note_error(&self, now_ns: u64, feedback: Feedback, error: &str) -> Option<LimitWarning> {
         let mut state = self.state.lock();
         if let Feedback::Throttled(retry_after) = feedback {
@@ -288,28 +290,29 @@ impl Limiter {
         (seen.open && !warned.open && !seen.silent).then_some(LimitWarning::BreakerOpen)
     }
 
-    /// The reason of the last call that failed for the endpoint's sake, if that was since then.
+    /// Returns the reason of the last call that failed because of the endpoint, if it failed after
+    /// `since_ns`.
     #[must_use]
     pub fn last_error(&self, since_ns: u64) -> Option<String> {
         let last = self.state.lock().last_error.clone();
         last.filter(|(at_ns, _)| *at_ns >= since_ns).map(|(_, error)| error)
     }
 
-    /// Returns why calls that don't wait for an open circuit breaker are not made.
+    /// Returns the reason why calls that don't wait for an open circuit breaker are not made.
     pub fn open_breaker(&self) -> Option<String> {
         let last_error = |(_, error): &(u64, String)| format!("; last error: {error}");
         let last = || self.state.lock().last_error.as_ref().map_or_else(String::new, last_error);
         self.breaker_is_open().then(|| format!("circuit breaker open{}", last()))
     }
 
-    /// Returns whether the circuit breaker was open, or half-open, when it was last looked at.
+    /// Returns whether the circuit breaker was open, or half-open, at the last use.
     #[must_use]
     pub fn breaker_is_open(&self) -> bool {
         self.breaker_open.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of calls that may be in flight now, if the limit bounds it: of one shared
-    /// with other processes as its rules say.
+    /// Returns the number of calls that may be in flight now, if the limit bounds it. A limit that
+    /// processes share always has the number of its rules.
     #[must_use]
     pub fn allowed_concurrency(&self) -> Option<usize> {
         let most = self.rules.concurrency?;
@@ -333,7 +336,7 @@ impl Drop for Limiter {
 }
 
 impl LimiterState {
-    /// Returns the time for which the file has been locked without a break, as far as it was tried.
+    /// Returns the time for which the file was locked at every attempt.
     fn locked_for(&mut self, locked: bool, now_ns: u64) -> u64 {
         let before = self.locked_ns.filter(|(_, last)| locked && now_ns.saturating_sub(*last) <= BREAK_NS);
         let since = before.map_or(now_ns, |(since, _)| since);
@@ -341,7 +344,7 @@ impl LimiterState {
         now_ns.saturating_sub(since)
     }
 
-    /// Does something with the rate limiter, after ends were written, and with whether the last of
+    /// Calls `work` with the rate limiter, after ends were written, and with whether the last of
     /// them is excused; `None` if the file is locked.
     fn with<R>(
         &mut self,
@@ -367,7 +370,7 @@ impl LimiterState {
     }
 }
 
-/// Leave for one call. Dropped unused, it is refunded with the next write.
+/// Permit for one call. If it is dropped unused, it is refunded with the next write.
 #[derive(Debug)]
 pub struct Permit {
     limiter: Arc<Limiter>,
@@ -376,9 +379,9 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// A permit for a second request of this call, if the rates allow one right now. It may go
-    /// beyond `concurrency`: where calls queue, their own permits would leave none, and the next
-    /// call waits for it.
+    /// Returns a permit for a second request of this call, if the rates allow one right now. It may
+    /// exceed `concurrency`: if calls queue, no place would ever be free for it. The next call
+    /// waits until it has ended.
     #[must_use]
     pub fn another(&self, now_ns: u64) -> Option<Self> {
         let rates = Rules { concurrency: None, ..self.limiter.rules.clone() };
@@ -388,8 +391,8 @@ impl Permit {
         }
     }
 
-    /// The call has ended; `tokens` are those it used, if it reported them. True where its failure
-    /// is excused: the circuit breaker is open, and the call not to blame.
+    /// Ends the call; `tokens` is the number of tokens that it reported. True if its failure is
+    /// excused: the circuit breaker is open, and the call did not cause it.
     pub fn end(mut self, now_ns: u64, feedback: Feedback, tokens: Option<f64>, history: History) -> bool {
         self.open = false;
         let end = Some(CallEnd { feedback, tokens, history });

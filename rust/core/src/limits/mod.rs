@@ -1,10 +1,10 @@
 //! Limits: how fast, and how many at once, calls may go to an endpoint, over all functions, lanes
-//! and processes that name its key. `Limiter` gives permits, `RateLimiter` and its `Breaker`
-//! decide, `SharedFile` keeps them for all processes of a host, a `Lease` says which of them is
-//! alive, and `fairness` whose turn it is.
+//! and processes that name its key. `Limiter` gives permits. `RateLimiter` and its `Breaker` decide
+//! about them. `SharedFile` keeps both for all processes of a host, a `Lease` shows which processes
+//! are alive, and `fairness` decides which engine has the next turn.
 //!
-//! A call asks before it reaches a lane, so waiting is queueing and never run time. The crate
-//! governor has the same arithmetic (GCRA), but for one process and fixed rates.
+//! A call gets its permit before it reaches a lane, so waiting is queueing and never run time. The
+//! crate governor has the same arithmetic (GCRA), but for one process and fixed rates.
 
 mod breaker;
 pub(crate) mod contents;

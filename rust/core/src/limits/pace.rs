@@ -1,12 +1,12 @@
-//! The pace of a server that takes some requests, refuses others, and does not say when to come
-//! again: the time between two requests that it takes.
+//! The pace of a server that takes some requests, refuses others, and sends no `Retry-After`: the
+//! time between two requests that it takes.
 //!
-//! - The interval is longer than the gap before a refused request, which takes no turn: the next
-//!   one is due by the request before it.
+//! - The interval is longer than the gap before a refused request. A refused request takes no turn:
+//!   the next one is due an interval after the request before it.
 //! - Requests in a row without a refusal shorten the interval, each by more than the one before,
 //!   until it is gone.
-//! - A server that fails has no pace, and one that takes nothing for `LONGEST_NS` has none for a
-//!   minute: perhaps it bounds the requests in flight. Their refusals are pauses.
+//! - A server that fails has no pace. One that takes nothing for `LONGEST_NS` has none for a
+//!   minute: perhaps it bounds the requests in flight. Refusals then lead to pauses.
 
 use super::nanoseconds::{nanoseconds, real};
 use crate::words::words_of;
@@ -14,10 +14,12 @@ use crate::words::words_of;
 const SHORTEST_NS: u64 = 1_000_000;
 const LONGEST_NS: u64 = 2_000_000_000;
 const HOLD_NS: u64 = 60_000_000_000;
-/// Growth over the gap that was too short: of the first refusal, and of the next ones in a row.
+/// Factor of the interval over a gap that was too short: at the first refusal, and at further ones
+/// in a row.
 const SLOWER: f64 = 1.1;
 const MUCH_SLOWER: f64 = 1.35;
-/// Requests in a row that leave the interval as it is; each further one takes another eighth off.
+/// Requests in a row that leave the interval unchanged; each further one shortens it by another
+/// eighth.
 const STEADY: u64 = 4;
 const FASTER: f64 = 0.875;
 
@@ -26,13 +28,13 @@ const FASTER: f64 = 0.875;
 pub(super) struct Pace {
     /// Time between two requests; 0 without a pace.
     pub interval_ns: u64,
-    /// When the last request was sent, and the one before it that was not refused.
+    /// Times of the last request, and of the one before it that was not refused.
     pub sent_ns: u64,
     pub before_ns: u64,
-    /// When the interval last changed, and requests since it last grew.
+    /// The last change of the interval, and the number of requests since it last grew.
     pub changed_ns: u64,
     pub steps: u64,
-    /// Until when a pace explained nothing.
+    /// The time until which no pace is assumed.
     pub failed_ns: u64,
 }
 
@@ -44,8 +46,8 @@ impl Pace {
         if self.interval_ns == 0 { 0 } else { self.sent_ns.saturating_add(self.interval_ns) }
     }
 
-    /// Sends a request, and returns the time since the one before. The refusals of requests that
-    /// were sent before a change take `refusal_ns`.
+    /// Records a request that is sent, and returns the time since the one before. `refusal_ns` is
+    /// how long refusals of requests sent before a change may take.
     pub(super) fn send(&mut self, now_ns: u64, refusal_ns: u64) -> u64 {
         if now_ns > self.sent_ns {
             (self.before_ns, self.sent_ns) = (self.sent_ns, now_ns);
@@ -59,8 +61,8 @@ impl Pace {
         now_ns.saturating_sub(self.before_ns)
     }
 
-    /// A request was refused that had been sent `gap_ns` after the one before; false if the server
-    /// has no pace.
+    /// Records the refusal of a request sent `gap_ns` after the one before; false if the server has
+    /// no pace.
     pub(super) fn refused(&mut self, sent_ns: u64, gap_ns: u64, now_ns: u64) -> bool {
         if sent_ns == self.sent_ns {
             self.sent_ns = self.before_ns;
@@ -75,12 +77,13 @@ impl Pace {
         self.interval_ns > 0
     }
 
-    /// The server failed: no pace explains that.
+    /// Ends the pace, because the server failed and no pace explains that.
     pub(super) const fn end(&mut self, now_ns: u64) {
         (self.interval_ns, self.failed_ns) = (0, now_ns);
     }
 
-    /// Brings what a process wrote whose clock was read a little later into bounds.
+    /// Limits values to their possible range: another process may have read its clock a little
+    /// later.
     pub(super) fn clamp(&mut self, now_ns: u64) {
         self.interval_ns = self.interval_ns.min(LONGEST_NS);
         for ns in [&mut self.sent_ns, &mut self.before_ns, &mut self.changed_ns] {

@@ -1,12 +1,12 @@
 //! The rate limiter of one endpoint: token buckets (GCRA) for requests and tokens, adaptive rates,
 //! a circuit breaker. Arithmetic only: no clock, no lock, no file.
 //!
-//! - Any stretch `t` has at most `1 + (t + SLACK_NS) / interval` permits, of `60 s / (rpm * PACE)`.
-//! - Tokens are charged by an estimate before the call, and corrected once its use is known.
+//! - Any period `t` has at most `1 + (t + SLACK_NS) / interval` permits, of `60 s / (rpm * PACE)`.
+//! - Tokens are charged by an estimate before the call, and corrected by the reported usage.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
-//! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls; without rates
-//!   one goes then, and as many more as were let through. A server that goes on to refuse some gets
-//!   as many as it takes (`Window`, `Pace`). A pause that its answers contradict is undone.
+//! - `Retry-After`, or a pause that doubles with each refusal, holds for all calls. Answers that
+//!   contradict a pause end it. Limits without rates then allow one call, and more as the server
+//!   takes them (`Window`, `Pace`).
 
 use serde::Deserialize;
 
@@ -19,27 +19,28 @@ use super::window::{FULL, Window};
 use crate::words::words_of;
 
 const MINUTE_NS: f64 = 60e9;
-/// Share of an allowance that is used. The rest is room for the server's sliding window and
-/// the network's jitter.
+/// Share of an allowance that is used. The rest is a margin for the server's sliding window and the
+/// network's jitter.
 const PACE: f64 = 0.98;
-/// Delay of a request that does not delay the next ones: timers are late by some milliseconds.
+/// Delay of a request that does not delay the next ones, since timers are late by some
+/// milliseconds.
 const SLACK_NS: u64 = 25_000_000;
-/// Factor of the rates after a throttled call: the first, which may be the network's doing, and one
-/// that comes soon after another.
+/// Factor of the rates after a throttled call: at the first one, which the network may have caused,
+/// and at one that comes soon after another.
 const FIRST_DECREASE: f64 = 0.95;
 const DECREASE: f64 = 0.85;
 const SOON_NS: u64 = 10_000_000_000;
-/// The least that is ever left of the rates, and how long they take to recover from nothing to all.
+/// Lowest factor of the rates, and the time in which they recover from nothing to all.
 const LEAST_FACTOR: f64 = 0.02;
 const RECOVERY_NS: f64 = 30e9;
-/// Rates recover only while there are answers: a pause between two of them counts up to this.
+/// Rates recover only while answers arrive: a gap between two answers counts up to this.
 const RECOVERY_STEP_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 600_000_000_000;
-/// Longest time between another process's reading of its clock and its turn: on a busy machine, and
-/// on one that hardly moves.
+/// Longest time between another process's reading of its clock and its use of the file: on a busy
+/// machine, and on one that hardly runs.
 const STALE_NS: u64 = 1_000_000_000;
 const AHEAD_NS: u64 = 60_000_000_000;
-/// Tokens of a call of which nothing is known.
+/// Tokens charged for a call without an estimate.
 const UNKNOWN_TOKENS: f64 = 1000.0;
 
 /// Limits set for an endpoint.
@@ -54,34 +55,34 @@ pub struct Rules {
     pub concurrency: Option<usize>,
 }
 
-/// Tokens of a call, before it is made.
+/// Tokens of a call, as far as they can be determined before it is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tokens {
     /// A number that its function counted.
     Counted(f64),
-    /// Assumed for each call until calls have reported their use; `None`: nobody knows.
+    /// Assumed for each call until calls have reported their use; `None` without an assumption.
     Estimated(Option<f64>),
 }
 
-/// A call that was let through.
+/// A call that may go.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
     pub sent_ns: u64,
     /// Time since the call before it.
     pub gap_ns: u64,
-    /// Number of calls that were in flight then.
+    /// Number of calls in flight when it was let through.
     pub others: u64,
     /// Tokens that were charged.
     pub tokens: f64,
-    /// The circuit breaker is half-open, and this call decides.
+    /// True if the call is a trial: the circuit breaker is half-open, and the call's result counts.
     pub trial: bool,
 }
 
-/// Decision on another call.
+/// Decision on one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
     Go(Grant),
-    /// Ask again then; sooner when a call has ended, if `on_release`.
+    /// Request again at this time; sooner if a call has ended and `on_release`.
     Wait {
         until_ns: u64,
         on_release: bool,
@@ -95,21 +96,23 @@ pub enum Decision {
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateLimiter {
-    /// When the next request is due, and when the tokens charged so far are paid off.
+    /// The time when the next request is due, and the time when the tokens charged so far are paid
+    /// off.
     requests_ns: u64,
     tokens_ns: u64,
-    /// Tokens a minute at which that debt is paid off; 0: there was none yet.
+    /// Tokens per minute at which the debt is paid off; 0 before the first charge.
     tpm: f64,
     /// Mean tokens of the calls that reported their use.
     mean_tokens: f64,
-    /// Factor that throttling leaves of the rates; when they were last lowered and last raised.
+    /// Factor to which throttling has lowered the rates; the times when they were last lowered and
+    /// raised.
     factor: f64,
     lowered_ns: u64,
     raised_ns: u64,
     pauses: Pauses,
     window: Window,
     pace: Pace,
-    /// The factor, and what the window let through, before the last pause.
+    /// Values before the last pause: the factor, and the width of the window.
     factor_before: f64,
     most_before: u64,
     breaker: Breaker,
@@ -139,7 +142,7 @@ impl Default for RateLimiter {
 }
 
 impl RateLimiter {
-    /// Asks for a call that takes `tokens` while `in_flight` are under way.
+    /// Decides on a call that takes `tokens` while `in_flight` are under way.
     pub fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
         let latest_ns = now_ns.saturating_add(LONGEST_NS);
         if self.pauses.until_ns > now_ns {
@@ -167,8 +170,8 @@ impl RateLimiter {
         if self.pace.due_ns() > now_ns {
             return Decision::Wait { until_ns: self.pace.due_ns(), on_release: false };
         }
-        // At most one interval away, if this rate set it; another process may have read its clock a
-        // little later.
+        // A time that this rate set is at most one interval away; another process may have read its
+        // clock a little later.
         let interval_ns = self.cost_ns(rules.rpm, 1.0);
         let latest_due_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
         self.requests_ns = self.requests_ns.min(latest_due_ns);
@@ -186,7 +189,7 @@ impl RateLimiter {
             Tokens::Estimated(_) if self.mean_tokens > 0.0 => self.mean_tokens,
             Tokens::Estimated(tokens) => tokens.unwrap_or(UNKNOWN_TOKENS),
         };
-        // Counted from now: idle time is not saved up for a burst.
+        // Counted from now, so that idle time allows no burst.
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
         let others = self.window.others(in_flight);
@@ -199,8 +202,8 @@ impl RateLimiter {
         Decision::Go(Grant { sent_ns: now_ns, gap_ns, others, tokens, trial })
     }
 
-    /// Takes in how a call ended while others are `in_flight`; `random` is uniform in [0, 1). True
-    /// where a failure is excused (`Breaker::record`).
+    /// Records the end of a call while others are `in_flight`; `random` is uniform in [0, 1). True
+    /// if a failure is excused (`Breaker::record`).
     pub fn record(
         &mut self,
         rules: &Rules,
@@ -253,11 +256,11 @@ impl RateLimiter {
                 let needs_no_pause = !has_rates(rules)
                     && (retry_after.is_none() && self.is_explained(grant, now_ns, in_flight)
                         || self.pauses.take_for_single(retry_after, !history.throttled_before));
-                // A call that was sent before the rates were lowered says nothing of the new ones.
+                // A call sent before the rates were lowered is not evidence about the new ones.
                 if grant.sent_ns >= self.lowered_ns && !needs_no_pause {
                     (self.factor_before, self.most_before) = (self.factor, self.window.most);
-                    // If there are no rates, refusals while it pauses say no more than the first
-                    // one.
+                    // A refusal during a pause has the same meaning as the first one, unless there
+                    // are rates.
                     if self.pauses.count == 0 || has_rates(rules) {
                         let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
                         self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
@@ -279,8 +282,9 @@ impl RateLimiter {
         self.breaker.record(attempt, feedback.signal(), now_ns, in_flight, random)
     }
 
-    /// Returns whether a bound of the server explains a refusal while others are `in_flight`: on
-    /// these, or its pace. Both begin after a pause since which no request has failed.
+    /// Returns whether a bound of the server explains a refusal while others are `in_flight`: a
+    /// bound on these, or a pace. Both are assumed only after a pause since which no request has
+    /// failed.
     fn is_explained(&mut self, grant: Grant, now_ns: u64, in_flight: usize) -> bool {
         let begins = self.pace.interval_ns == 0;
         let before_ns = grant.sent_ns.saturating_sub(grant.gap_ns);
@@ -298,14 +302,14 @@ impl RateLimiter {
         exceeded
     }
 
-    /// A call has ended; those that were sent before the last pause are not of its window.
+    /// Removes an ended call from the window; a call sent before the last pause is not in it.
     const fn leave_window(&mut self, grant: Grant) {
         if self.window.is_held() || self.pauses.is_after(grant.sent_ns) {
             self.window.leave();
         }
     }
 
-    /// When the next call is, or was, due by the rates, if there are any.
+    /// The time when the next call is, or was, due by the rates, if there are any.
     pub(super) fn due_ns(&self, rules: &Rules) -> Option<u64> {
         let due_ns = self.requests_ns.max(if rules.tpm.is_some() { self.tokens_ns } else { 0 });
         has_rates(rules).then_some(due_ns.saturating_sub(SLACK_NS))
@@ -321,14 +325,14 @@ impl RateLimiter {
         }
     }
 
-    /// Returns whether the circuit breaker is open, or half-open, and whether the endpoint hangs.
+    /// Returns whether the circuit breaker is open or half-open, and whether the endpoint hangs.
     #[must_use]
     pub const fn breaker_seen(&self) -> (bool, bool) {
         (self.breaker.is_open(), self.breaker.is_silent())
     }
 
-    /// Returns whether a process with the same clock can have written it: no time is further ahead
-    /// than any that is ever set, and every number is one.
+    /// Returns whether a process with the same clock can have written this: every value is a
+    /// number, and no time is further ahead than any that is ever set.
     #[must_use]
     pub fn is_plausible(&self, now_ns: u64) -> bool {
         let soon_ns = now_ns.saturating_add(LONGEST_NS).saturating_add(AHEAD_NS);
@@ -349,7 +353,8 @@ impl RateLimiter {
         rates && times.iter().all(|ns| *ns <= soon_ns)
     }
 
-    /// Brings what a process wrote whose clock was read a little later into bounds.
+    /// Limits values to their possible range: another process may have read its clock a little
+    /// later.
     pub fn clamp(&mut self, now_ns: u64) {
         let soon_ns = now_ns.saturating_add(LONGEST_NS);
         for ns in [&mut self.requests_ns, &mut self.tokens_ns, &mut self.pauses.until_ns] {
@@ -371,8 +376,8 @@ impl RateLimiter {
         }
     }
 
-    /// Calls in flight that throttling leaves of `most`: only without rates, which are lowered
-    /// instead.
+    /// Number of calls in flight that throttling allows, of `most`. The result is `most` if there
+    /// are rates, because throttling lowers these instead.
     #[must_use]
     pub fn allowed_concurrency(&self, rules: &Rules, most: usize) -> usize {
         if has_rates(rules) {
@@ -388,13 +393,13 @@ impl RateLimiter {
         left.clamp(1, most.max(1))
     }
 
-    /// Number of `most` calls that may be in flight now: a held window bounds them too.
+    /// Number of calls that may be in flight now, of `most`; a held window bounds it too.
     pub(super) fn places(&self, rules: &Rules, most: usize) -> usize {
         let most = self.allowed_concurrency(rules, most);
         if self.window.is_held() { most.min(usize::try_from(self.window.most).unwrap_or(most)) } else { most }
     }
 
-    /// Expresses the token debt as the time that it takes at the rate of these rules.
+    /// Converts the token debt into the time that it takes at the rate of these rules.
     fn rescale_debt(&mut self, rules: &Rules, now_ns: u64) {
         let Some(tpm) = rules.tpm.filter(|tpm| self.tpm.to_bits() != tpm.to_bits()) else { return };
         let debt_ns = self.tokens_ns.saturating_sub(now_ns);
@@ -414,8 +419,8 @@ const fn has_rates(rules: &Rules) -> bool {
     rules.rpm.is_some() || rules.tpm.is_some()
 }
 
-/// The most tokens that a call can have used. More is not believed: it would hold up all that share
-/// the limit.
+/// The most tokens that a call can have used. A higher report is not believed: it would hold up all
+/// that share the limit.
 fn most_tokens(rules: &Rules) -> f64 {
     rules.tpm.map_or(f64::MAX, |tpm| tpm * real(LONGEST_NS) / MINUTE_NS)
 }

@@ -1,7 +1,7 @@
 //! A rate limiter in a file, for all processes of a host that name one key, used under a lock.
 //!
-//! - Calls in flight of a dead process are free again: leases are checked when nothing is left.
-//! - A file of another boot or version, or with impossible contents, starts anew.
+//! - Calls in flight of a dead process are freed: leases are checked when no permit is left.
+//! - A file of another boot or version, or with impossible contents, is started again from nothing.
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,12 @@ use crate::locked_file::{LockedFile, boot};
 
 /// "GUERDON" and the version of the layout, which the file's name has too (`limits.py`).
 const MAGIC: u64 = 0x4755_4552_444F_4E0A;
-/// Number of tries of `leave`, with the pause between them.
+/// Number of attempts of `leave`, and the pause between them.
 const LEAVE_TRIES: u32 = 200;
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
-/// Between two checks whether the file was removed.
+/// Interval of checks whether the file was removed.
 const CHECK_FILE_NS: u64 = 100_000_000;
-/// Between two checks which leases are alive.
+/// Interval of checks which leases are alive.
 const CHECK_LEASES_NS: u64 = 200_000_000;
 
 /// See the module.
@@ -30,17 +30,17 @@ pub(super) struct SharedFile {
     file: LockedFile,
     boot: u64,
     me: Lease,
-    /// The slot of its lease, at the last use.
+    /// The slot of the engine's lease at the last use.
     slot: usize,
     checked_ns: Option<u64>,
     file_checked_ns: u64,
     /// Leases in the file, at the last use.
     count: usize,
-    /// When its turn began, if it has one.
+    /// The beginning of its turn, if it has one.
     turn_ns: Option<u64>,
 }
 
-/// The contents of the file, under the lock; or of a function's own limit, which has one lease.
+/// The contents of the file, under the lock; or of a limit of one function, with one lease.
 #[derive(Debug)]
 pub(super) struct LockedState {
     pub limiter: RateLimiter,
@@ -48,10 +48,10 @@ pub(super) struct LockedState {
     me: usize,
     namespace: u64,
     turn_ns: Option<u64>,
-    /// Leases are due for a check; they were checked.
+    /// True if the leases are due for a check, and true if they were checked.
     check_due: bool,
     checked: bool,
-    /// The file holds it as it was read.
+    /// True if the file holds the contents as they were read.
     written: bool,
 }
 
@@ -69,7 +69,7 @@ impl LockedState {
         }
     }
 
-    /// Asks for a call of this engine, which has `in_flight`.
+    /// Requests a permit for a call of this engine, which has `in_flight`.
     pub(super) fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
         if let Some(until_ns) = self.yields(rules, in_flight, now_ns) {
             return Decision::Wait { until_ns: until_ns.unwrap_or(u64::MAX), on_release: true };
@@ -77,7 +77,7 @@ impl LockedState {
         self.limiter.ask(rules, now_ns, tokens, in_flight.saturating_add(self.in_flight_elsewhere()))
     }
 
-    /// Has the other engines know whether this one waits.
+    /// Writes into the lease whether this engine waits, for the other engines.
     pub(super) fn asked(&mut self, decision: &Decision, now_ns: u64) {
         match decision {
             Decision::Go(_) => self.serve(now_ns),
@@ -86,7 +86,7 @@ impl LockedState {
         }
     }
 
-    /// Calls in flight of the other engines.
+    /// Number of calls that the other engines have in flight.
     pub(super) fn in_flight_elsewhere(&self) -> usize {
         let others = self.leases.iter().enumerate().filter(|(slot, _)| *slot != self.me);
         let all = others.map(|(_, lease)| lease.in_flight).fold(0, u64::saturating_add);
@@ -99,7 +99,7 @@ impl LockedState {
     }
 
     /// Returns whether this engine, with `in_flight` calls in flight, must leave the next one to
-    /// another; until when, if that is known.
+    /// another, and until when if there is a time.
     fn yields(&mut self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
         let most = rules.concurrency.map(|most| self.limiter.places(rules, most));
         if most.is_some_and(|most| yields_place(&self.leases, self.me, in_flight, most, now_ns)) {
@@ -112,7 +112,8 @@ impl LockedState {
         yields_turn_until(&self.leases, self.me, due_ns, now_ns).map(Some)
     }
 
-    /// Returns whether this engine had its turn while another engine waits.
+    /// Returns whether this engine had its turn while another engine waits. However far ahead it
+    /// is, it then yields one turn.
     fn is_turn_over(&mut self, most: usize, now_ns: u64) -> bool {
         let Some(least) = least_served(&self.leases, self.me, most, now_ns) else { return false };
         let lease = &mut self.leases[self.me];
@@ -124,7 +125,7 @@ impl LockedState {
         true
     }
 
-    /// This engine waits for a permit.
+    /// Records that this engine waits for a permit.
     fn wait(&mut self, now_ns: u64) {
         if !self.leases[self.me].waits(now_ns.saturating_add(SAY_AGAIN_NS)) {
             self.come(now_ns);
@@ -132,7 +133,7 @@ impl LockedState {
         }
     }
 
-    /// This engine gets a permit.
+    /// Records that this engine gets a permit.
     fn serve(&mut self, now_ns: u64) {
         self.come(now_ns);
         self.turn_ns.get_or_insert(now_ns);
@@ -140,7 +141,8 @@ impl LockedState {
         (lease.waits_until_ns, lease.served) = (0, lease.served.saturating_add(1));
     }
 
-    /// One that neither waits nor has calls in flight comes anew.
+    /// Sets the count of served calls of an engine that neither waits nor has calls in flight,
+    /// since it may have been away for long.
     fn come(&mut self, now_ns: u64) {
         let lease = &self.leases[self.me];
         if lease.in_flight == 0 && !lease.waits(now_ns) {
@@ -148,7 +150,7 @@ impl LockedState {
         }
     }
 
-    /// Frees the calls in flight of dead processes, if a check is due; whether anything was freed.
+    /// Frees the calls in flight of dead processes, if a check is due; true if any were freed.
     pub(super) fn free_expired(&mut self, now_ns: u64) -> bool {
         if !self.check_due {
             return false;
@@ -179,7 +181,7 @@ impl SharedFile {
         }
     }
 
-    /// Does something with the limiter under the lock; `None` if another process has it just now.
+    /// Calls `work` with the limiter under the lock; `None` if another process holds the lock.
     pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut LockedState) -> R) -> io::Result<Option<R>> {
         let check_due = now_ns.saturating_sub(self.file_checked_ns) >= CHECK_FILE_NS;
         if check_due {
@@ -191,13 +193,13 @@ impl SharedFile {
         done.map(Some)
     }
 
-    /// Gives up its slot in the file. If that fails, the slot becomes free when the process has
+    /// Gives up its slot in the file. If that fails, the slot becomes free after the process has
     /// ended.
     pub(super) fn leave(&mut self) {
         self.leave_after(|| std::thread::sleep(LEAVE_PAUSE));
     }
 
-    /// `leave`, with something else to do until the next try.
+    /// Like `leave`; `wait` is called between two attempts.
     pub(super) fn leave_after(&mut self, mut wait: impl FnMut()) {
         for _ in 0..LEAVE_TRIES {
             if !self.file.is_open()
@@ -209,7 +211,7 @@ impl SharedFile {
         }
     }
 
-    /// Takes the lease of another process.
+    /// Sets the lease to that of another process.
     #[cfg(test)]
     pub(super) fn impersonate(&mut self, pid: u32) {
         self.me = Lease::of(pid);
@@ -251,7 +253,7 @@ impl SharedFile {
         Ok(locked)
     }
 
-    /// Finds a slot among the leases.
+    /// Finds a free slot among the leases.
     fn claim_slot(&self, locked: &mut LockedState, now_ns: u64) -> io::Result<usize> {
         if locked.leases.len() >= MOST_ENGINES && !locked.leases.iter().any(Lease::is_empty) {
             locked.me = MOST_ENGINES; // none yet: all leases are checked

@@ -1,5 +1,5 @@
-//! The rate limiter of a limit where it is kept: in this process, for a function's own limit, or in
-//! the file of a key, with what other engines have in flight.
+//! Storage of a limit's rate limiter: in this process, for the limit of one function, or in the
+//! file of a key, with the calls that other engines have in flight.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// `path` is the file of a key; without one the limit is a function's own.
+    /// Makes a store in the file `path` of a key; without a path the limit is one function's.
     pub(super) fn new(path: Option<&Path>) -> Self {
         path.map_or_else(|| Self::Own(LockedState::own().into()), |path| Self::Shared(SharedFile::new(path).into()))
     }
@@ -24,7 +24,7 @@ impl Store {
         matches!(self, Self::Shared(_))
     }
 
-    /// Does something with the rate limiter; `None` if the file is locked.
+    /// Calls `work` with the rate limiter; `None` if the file is locked.
     pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut LockedState) -> R) -> io::Result<Option<R>> {
         match self {
             Self::Own(own) => Ok(Some(work(own))),
@@ -32,7 +32,8 @@ impl Store {
         }
     }
 
-    /// Returns the number of calls that may be in flight of `most`: of a file's as its rules say.
+    /// Returns the number of calls that may be in flight, `most` by the rules. It is `most` itself
+    /// for a file.
     pub(super) fn allowed_concurrency(&self, rules: &Rules, most: usize) -> usize {
         match self {
             Self::Own(own) => own.limiter.allowed_concurrency(rules, most),
@@ -40,7 +41,7 @@ impl Store {
         }
     }
 
-    /// Gives back what this engine has in the file.
+    /// Releases this engine's lease in the file.
     pub(super) fn leave(&mut self) {
         if let Self::Shared(shared) = self {
             shared.leave();

@@ -1,4 +1,4 @@
-//! Warnings to users about a limit's endpoint: each once, until it is over.
+//! Warnings to users about a limit's endpoint; each comes once until its condition is over.
 
 use std::time::Duration;
 
@@ -9,6 +9,6 @@ pub enum LimitWarning {
     BreakerOpen,
     /// Requests time out, and none is answered.
     Hangs,
-    /// The server asks to wait for so long, which is more than is waited.
+    /// The server sent this `Retry-After`, which is more than the limiter waits.
     LongRetryAfter(Duration),
 }

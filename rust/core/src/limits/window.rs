@@ -1,43 +1,43 @@
-//! Number of calls that may be in flight after a pause, if there are no rates: one, as many more as
-//! were let through, and in the end as many as ever.
+//! Number of calls that may be in flight after a pause, for limits without rates: one, then one
+//! more for each call that was let through, and at last any number.
 //!
-//! A server may bound the requests that it answers at a time. Its sign: a request is refused while
-//! as many others are in flight as ever were when one was taken. Then no more go.
+//! A server may bound the requests that it answers at a time. The sign of a bound: a request is
+//! refused while as many others are in flight as ever when one was taken. Then no more go.
 
 use super::nanoseconds::real;
 use crate::words::words_of;
 
-/// Answers may take long, and refusals don't: a call after a pause that was not refused within a
-/// multiple of the refusals' time was let through, between these bounds.
+/// Answers may take long, but refusals come quickly. A call after a pause counts as let through if
+/// it was not refused within a multiple of the time of refusals, limited to these bounds.
 const LET_THROUGH: u64 = 4;
 const SOONEST_LET_THROUGH_NS: u64 = 250_000_000;
 const LATEST_LET_THROUGH_NS: u64 = 60_000_000_000;
-/// Fewer calls in flight are more likely a pace of the server than its bound.
+/// A pace of the server is more likely than a bound if fewer calls are in flight.
 const FEWEST_HELD: u64 = 2;
-/// With this many calls in flight after a pause, the pause is over.
+/// A pause is over when this many calls are in flight after it.
 pub(super) const FULL: u64 = 1024;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Window {
-    /// Calls in flight that may be since the last pause, 0 for all; those that are, and when the
-    /// last of them was sent.
+    /// The bound of calls in flight since the last pause (0: none), their number, and when the last
+    /// of them was sent.
     pub most: u64,
     pub in_flight: u64,
     pub sent_ns: u64,
-    /// Duration of the latest refusals, the longest weighing most.
+    /// Duration of the latest refusals; the longest weighs most.
     pub refusal_ns: u64,
-    /// If the server is taken to bound the requests in flight, the answers since the last refusal,
-    /// and one; all calls in flight count then. Otherwise 0.
+    /// The number of answers since the last refusal plus one, if the server is assumed to bound the
+    /// requests in flight; then all calls in flight count. Otherwise 0.
     pub held: u64,
-    /// The most calls that were in flight when one was sent that was answered.
+    /// The most calls in flight when an answered one was sent.
     pub taken: u64,
 }
 
 words_of!(Window: most, in_flight, sent_ns, refusal_ns, held, taken);
 
 impl Window {
-    /// There is a pause: after it one call goes. The server may take fewer than before.
+    /// Begins a pause: one call goes after it. The server may take fewer calls than before.
     pub(super) const fn narrow(&mut self) {
         (self.most, self.in_flight, self.held) = (1, 0, 0);
         self.taken /= 2;
@@ -48,8 +48,8 @@ impl Window {
         (known as u64).max(self.in_flight)
     }
 
-    /// A call was refused while `known` others were in flight. If their number explains that, no
-    /// more may be; returns whether it does.
+    /// Records a refusal while `known` others were in flight. If their number explains it, no more
+    /// may be in flight, and the result is true.
     pub(super) fn hold(&mut self, known: usize) -> bool {
         let others = self.others(known);
         let explains = (FEWEST_HELD..FULL).contains(&others) && others >= self.taken;
@@ -61,14 +61,14 @@ impl Window {
         explains
     }
 
-    /// A call was answered that was sent while `others` were in flight.
+    /// Records an answer to a call sent while `others` were in flight.
     pub(super) fn take(&mut self, others: u64) {
         self.taken = self.taken.max(others);
     }
 
-    /// A call has ended that was not refused; `random` is uniform in [0, 1). One more may be in
-    /// flight. If the window is held, that is one of as many ends as it is wide, two of the next as
-    /// many, and so on.
+    /// Records the end of a call that was not refused, so that one more may be in flight; `random`
+    /// is uniform in [0, 1). A held window is widened by one of as many ends as it is wide, by two
+    /// of the next as many, and so on.
     pub(super) fn answered(&mut self, random: f64) {
         if !self.is_held() {
             return self.widen(1);
@@ -82,7 +82,7 @@ impl Window {
         self.held > 0 && self.most > 0
     }
 
-    /// More calls may be in flight than before.
+    /// Allows more calls in flight than before.
     pub(super) const fn widen(&mut self, by: u64) {
         if self.most > 0 {
             let most = self.most.saturating_add(by);
@@ -90,8 +90,9 @@ impl Window {
         }
     }
 
-    /// Until when it is full, if it is. It doubles once its calls were let through. A held window
-    /// counts the `known` calls in flight, so that the calls of a dead process end.
+    /// Returns the time until which the window is full, if it is full. It doubles once its calls
+    /// were let through. A held window counts the `known` calls in flight, so that calls of a dead
+    /// process end.
     pub(super) fn full_until_ns(&mut self, now_ns: u64, known: usize) -> Option<u64> {
         if self.is_held() {
             self.in_flight = self.in_flight.min(known as u64);
@@ -116,17 +117,18 @@ impl Window {
         }
     }
 
-    /// A call that was sent since the last pause has ended.
+    /// Records the end of a call sent since the last pause.
     pub(super) const fn leave(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// A call was refused after so long.
+    /// Records the duration of a refusal.
     pub(super) fn refused(&mut self, took_ns: u64) {
         self.refusal_ns = took_ns.max(self.refusal_ns - self.refusal_ns / 8);
     }
 
-    /// Brings what a process wrote whose clock was read a little later into bounds.
+    /// Limits values to their possible range: another process may have read its clock a little
+    /// later.
     pub(super) fn clamp(&mut self, now_ns: u64) {
         self.most = self.most.min(FULL);
         self.taken = self.taken.min(FULL);

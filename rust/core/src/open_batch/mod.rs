@@ -1,10 +1,10 @@
-//! The places of an open batch: which are taken, and how far its groups are.
+//! The places of an open batch: which are taken, and the progress of its groups.
 //!
 //! - A place is taken once; a refused addition takes none. Samples fill the lowest free places.
 //! - A group becomes whole once, with the value of its last sample.
 //! - A group is in the grid and the count before it is announced.
 //! - There is room while fewer than `max_pending` samples are in full groups that are not complete
-//!   (others could never complete), and once additions ended, so that waiting callers return.
+//!   (others could never complete), and after additions ended, so that waiting callers return.
 //! - `take_completed` reports a group once, and again if values came after an early delivery.
 
 mod placement;
@@ -24,15 +24,15 @@ const MOST_LISTED: usize = 5;
 /// Places of a batch's samples.
 pub(crate) struct OpenBatch {
     size: usize,
-    /// Samples without which a group can never be delivered.
+    /// Number of samples that a group needs to be delivered.
     needed: usize,
     /// Written by additions, by `complete` and by `end`.
     state: Mutex<OpenBatchState>,
-    /// The same number as `OpenBatchState::groups`. Written by additions, once the grid has them.
+    /// Equal to `OpenBatchState::groups`. Written by additions, after the grid has the groups.
     groups: AtomicU64,
     /// The most samples that may be pending.
     most: Option<usize>,
-    /// Largest distance of a sample's place beyond all others.
+    /// Largest distance between a sample's place and all others.
     most_ahead: usize,
 }
 
@@ -55,8 +55,8 @@ impl OpenBatch {
         Ok(Self { size, needed, state: Mutex::new(state), groups, most: max_pending, most_ahead: MOST_AHEAD })
     }
 
-    /// Takes samples in any order, however far they are from each other: their places are those of
-    /// another batch.
+    /// Accepts samples in any order and at any distance from each other, because their places are
+    /// those of another batch.
     pub(crate) fn in_any_order(self) -> Self {
         Self { most_ahead: usize::MAX, ..self }
     }
@@ -66,18 +66,19 @@ impl OpenBatch {
         state.ended.is_some() || self.most.is_none_or(|most| state.pending < most)
     }
 
-    /// Readable while there is room; `None` where there always is, or nobody waits any more.
+    /// Returns a descriptor that is readable while there is room; `None` without a bound, and after
+    /// `forget_room`.
     pub(crate) fn room(&self) -> Option<Arc<Wake>> {
         self.state.lock().room.clone()
     }
 
-    /// Lets the descriptor go: whoever holds it finds it as it is now.
+    /// Drops the descriptor; a holder of a copy finds it in its present state.
     pub(crate) fn forget_room(&self) {
         let gone = self.state.lock().room.take();
         drop(gone);
     }
 
-    /// Sets the number of pending samples, and what tells of room.
+    /// Sets the number of pending samples, and the descriptor that shows whether there is room.
     fn set_pending(&self, state: &mut OpenBatchState, pending: usize) {
         let before = std::mem::replace(&mut state.pending, pending);
         let (Some(most), Some(room)) = (self.most, &state.room) else { return };
@@ -92,8 +93,8 @@ impl OpenBatch {
         usize::try_from(self.groups.load(Ordering::Acquire)).unwrap_or(usize::MAX)
     }
 
-    /// Takes places. `grow` is called if that needs more groups than there are: with their number,
-    /// before they are known.
+    /// Takes places. If more groups are needed than exist, `grow` is called with their number
+    /// before other threads can read it.
     pub(crate) fn add(
         &self,
         places: &Placement,
@@ -141,7 +142,7 @@ impl OpenBatch {
         Ok(added)
     }
 
-    /// Learns that these samples have their values; the groups that this makes whole.
+    /// Records that these samples have their values, and returns the groups that are now whole.
     pub(crate) fn arrive(&self, samples: &[usize]) -> Vec<usize> {
         let mut state = self.state.lock();
         let mut whole = Vec::new();
@@ -164,7 +165,7 @@ impl OpenBatch {
         self.state.lock().groups.get(group).is_some_and(|group| group.arrived == self.size)
     }
 
-    /// Learns that all cells of a group have their outcome.
+    /// Records that all cells of a group have outcomes.
     pub(crate) fn complete(&self, group: usize) {
         let mut state = self.state.lock();
         if let Some(known) = state.groups.get_mut(group) {
@@ -183,14 +184,14 @@ impl OpenBatch {
         self.state.lock().groups.get(group).is_some_and(|group| group.complete)
     }
 
-    /// Learns that a group needs no more samples.
+    /// Records that a group needs no more samples.
     pub(crate) fn excuse(&self, group: usize) {
         if let Some(known) = self.state.lock().groups.get_mut(group) {
             known.excused = true;
         }
     }
 
-    /// Groups that were completed since the last time.
+    /// Returns the groups that were completed since the last call.
     pub(crate) fn take_completed(&self) -> Vec<usize> {
         std::mem::take(&mut self.state.lock().completed)
     }
@@ -199,8 +200,8 @@ impl OpenBatch {
         self.state.lock().ended.is_some()
     }
 
-    /// Ends additions; false if it was ended before. If `whole` is set, only if no group lacks
-    /// samples.
+    /// Ends additions; false if they had ended before. If `whole` is set, a group that lacks
+    /// samples is an error.
     pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -223,26 +224,26 @@ impl OpenBatch {
         Ok(true)
     }
 
-    /// When a call of these samples could first be made: when the last of them came; 0 if none of
-    /// them did.
+    /// The time when a call of these samples became possible: when the last of them came; 0 if none
+    /// came.
     pub(crate) fn since_ns(&self, samples: std::ops::Range<usize>) -> u64 {
         let state = self.state.lock();
         state.since_ns.get(samples).and_then(|since| since.iter().max().copied()).unwrap_or(0)
     }
 
-    /// When the last sample so far came; 0 before.
+    /// The time when the last sample so far came; 0 before.
     pub(crate) fn last_ns(&self) -> u64 {
         self.state.lock().since_ns.iter().max().copied().unwrap_or(0)
     }
 
-    /// When the first sample of a group came; 0 before.
+    /// The time when the first sample of a group came; 0 before.
     pub(crate) fn begun_ns(&self, group: usize) -> u64 {
         let state = self.state.lock();
         let since = state.since_ns.get(group * self.size..(group + 1) * self.size);
         since.and_then(|since| since.iter().copied().filter(|ns| *ns > 0).min()).unwrap_or(0)
     }
 
-    /// When additions ended.
+    /// The time when additions ended.
     pub(crate) fn ended_ns(&self) -> Option<u64> {
         self.state.lock().ended.as_ref().map(|(at_ns, _)| *at_ns)
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Place of an addition's samples.
+/// Places for an addition's samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// This many samples, to the lowest free places.
@@ -51,7 +51,7 @@ fn listed(first: &[(usize, usize)], groups: usize, size: usize) -> String {
 pub struct AddedSamples {
     /// The places, in the order of the samples.
     pub samples: Vec<usize>,
-    /// Groups that it began.
+    /// Groups whose first sample came with this addition.
     pub(crate) begun: Vec<usize>,
     pub(crate) at_ns: u64,
 }

@@ -5,32 +5,33 @@ use std::sync::Arc;
 use super::placement::AddError;
 use crate::wake::Wake;
 
-/// Largest distance of a sample's place beyond all others: a slip must not ask for all memory.
+/// Largest distance between a sample's place and all others: a wrong index must not allocate all
+/// memory.
 pub(super) const MOST_AHEAD: usize = 1 << 20;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct OpenGroup {
-    /// Placement taken, and how many of them have their values.
+    /// Places that are taken, and how many of their samples have values.
     pub(super) have: usize,
     pub(super) arrived: usize,
     pub(super) complete: bool,
-    /// It was delivered early: it needs no more samples.
+    /// True if the group was delivered early, so that it needs no more samples.
     pub(super) excused: bool,
 }
 
 pub(super) struct OpenBatchState {
-    /// When each place was taken; 0: it is free. A place behind the last is free too.
+    /// The time when each place was taken; 0 if it is free. Places behind the last are free too.
     pub(super) since_ns: Vec<u64>,
     pub(super) groups: Vec<OpenGroup>,
-    /// All places before it are taken.
+    /// The lowest place that may be free: all places before it are taken.
     pub(super) lowest: usize,
-    /// When additions ended, and why no more samples are taken.
+    /// The time when additions ended, and why no more samples are taken.
     pub(super) ended: Option<(u64, String)>,
-    /// Complete groups whose values nobody has let go yet.
+    /// Complete groups that `take_completed` has not returned yet.
     pub(super) completed: Vec<usize>,
     /// Samples in full groups that are not complete.
     pub(super) pending: usize,
-    /// Readable while fewer are pending than may be. Until `forget_room`.
+    /// Readable while fewer are pending than allowed. Present until `forget_room`.
     pub(super) room: Option<Arc<Wake>>,
 }
 

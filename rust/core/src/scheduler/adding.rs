@@ -1,11 +1,11 @@
 //! Additions to open batches: calls become possible as samples come.
 //!
-//! - The call of a sample is possible from its addition on, that of a group once it is full, that
-//!   of the batch when additions end. They end under the lock, so the batch call is either made or
-//!   swept.
-//! - A sample that is added after its queue was closed ends as the queue did: places are taken
-//!   before the lock, so the sweep or the addition reaches each such cell, and its claim lets one
-//!   of them write.
+//! - The call of a sample is possible from its addition on, the call of a group once the group is
+//!   full, the call of the batch when additions end. They end under the lock, so the batch call is
+//!   either made or swept.
+//! - A sample that is added after its queue was closed ends like the queue. Places are taken before
+//!   the lock, so the sweep or the addition reaches each such cell, and the cell's claim allows
+//!   only one of them to write.
 //! - `total_timeout` counts from when a call became possible.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl SchedulerCore {
         {
             let mut state = self.state.lock();
             whole = batch.arrive(&added.samples);
-            // In groups that were delivered early the cells are ended already, or about to be.
+            // The cells of groups that were delivered early have ended or are about to end.
             let (samples, filled): (Vec<usize>, Vec<usize>) = (
                 added.samples.iter().copied().filter(|sample| !batch.is_delivered_early(sample / size)).collect(),
                 whole.iter().copied().filter(|group| !batch.is_delivered_early(*group)).collect(),
@@ -41,7 +41,7 @@ impl SchedulerCore {
                     Shape::Group => filled.iter().map(|group| Call::fresh(group * size)).collect(),
                     Shape::Batch => Vec::new(),
                 };
-                // None when the batch is done: its cells have their outcomes.
+                // The batch is done if its queue is missing: its cells have outcomes.
                 let Some(cause) = state.works.edit(batch.id(), function, |queue| {
                     if spec.run_if.is_some() || spec.pure {
                         queue.undecided += if spec.run_if.is_some() { added.samples.len() } else { calls.len() };
@@ -68,8 +68,8 @@ impl SchedulerCore {
             }
         }
         for (function, cause) in closed {
-            // Additions may have ended since, but not before the queue was closed: its batch call
-            // was never made.
+            // If additions ended meanwhile, they ended after the queue was closed, so the batch
+            // call was never made.
             let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / size).collect();
             groups.dedup();
             for group in groups {
@@ -116,7 +116,7 @@ impl SchedulerCore {
     }
 
     /// Sets the timer of calls that became possible at `at_ns`, if their function has a
-    /// `total_timeout`; in a batch that was submitted whole only those of gated functions.
+    /// `total_timeout`. Only gated functions need one if the batch was submitted whole.
     pub(super) fn set_total_timer(
         &self,
         state: &mut SchedulerState,
@@ -131,7 +131,7 @@ impl SchedulerCore {
         let due_ns = at_ns.saturating_add(nanos(timeout));
         let soonest = state.works.edit(batch.id(), function, |queue| {
             let mut add = |call: &Call| queue.late.add(due_ns, (call.first, call.finish), ended_of(batch, function));
-            // All are added: no short cut.
+            // Every call is added, so `any` with its short circuit can't be used.
             calls.iter().fold(false, |soonest, call| add(call) | soonest)
         });
         if soonest == Some(true) && state.timers.set(due_ns, Due::Late { batch: batch.id(), function }) {
@@ -165,7 +165,7 @@ impl SchedulerCore {
     }
 }
 
-/// Returns a test whether a call has ended, for its timeout.
+/// Returns a predicate that is true for calls that have ended, to drop their timeouts.
 fn ended_of(batch: &Batch, function: FunctionId) -> impl Fn(&(usize, bool)) -> bool {
     move |(first, finish)| {
         let (grid, column) = batch.place(function, *finish);

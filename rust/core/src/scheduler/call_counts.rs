@@ -5,15 +5,15 @@ use crate::sync::{AtomicU64, Ordering};
 /// Counts of one function, in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCounts {
-    /// Got the outcome of an identical call.
+    /// Samples that got the outcome of an identical call.
     pub shared: u64,
-    /// Their outcome was kept from an earlier call.
+    /// Samples whose outcome was kept from an earlier call.
     pub hits: u64,
-    /// Looked up in vain.
+    /// Samples for which no outcome was kept.
     pub misses: u64,
 }
 
-/// Written by whoever shares or looks up.
+/// Written by the threads that share or find outcomes.
 #[derive(Debug, Default)]
 pub(super) struct CallCounters {
     shared: AtomicU64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::debug;
 
-use crate::batch::{Batch, Completed, ids_of_batch};
+use crate::batch::{Batch, CompletedCells, ids_of_batch};
 use crate::call::{Call, Cause};
 use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Claim;
@@ -22,9 +22,9 @@ impl SchedulerCore {
         batch: &Arc<Batch>,
         function: FunctionId,
         finish: bool,
-        completed: Completed,
+        completed: CompletedCells,
     ) {
-        let Completed { groups, quorums, decided, shared } = completed;
+        let CompletedCells { groups, quorums, decided, shared } = completed;
         if !groups.is_empty() {
             self.groups_complete(batch, function, finish, &groups);
         }
@@ -32,11 +32,11 @@ impl SchedulerCore {
             self.deliver_early(batch, quorums, &Cause::GroupQuorum);
         }
         shared.into_iter().for_each(|sample| self.pass_on_shared(batch, function, sample));
-        // Last: of a group that was delivered early no call is to begin.
+        // Decided last: in a group that was delivered early no call may begin.
         self.decide(batch, Some(function), decided);
     }
 
-    /// An attempt failed: there is another, or the call has failed.
+    /// Ends an attempt that failed: with another attempt, or with the failure of the call.
     pub(crate) fn attempt_failed(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
@@ -50,8 +50,8 @@ impl SchedulerCore {
         let mut swept = None;
         {
             let mut state = self.state.lock();
-            // Under the lock: a sweep of late calls takes it too, so an attempt that is not late
-            // here is open when that comes (scheduler-1).
+            // Under the lock, which a sweep of late calls also takes: an attempt that is not late
+            // here is open when the sweep comes (scheduler-1).
             let now_ns = self.clock.now_ns();
             let closed = state.closed(batch.id(), function);
             let expires_ns = batch.expires_ns(call.first, function);
@@ -59,7 +59,7 @@ impl SchedulerCore {
                 swept = Some(cause);
             } else if let Some(again) = retry::decide(policy, &call, &failure, now_ns, expires_ns, fastrand::f64()) {
                 batch.count_retry(function, again.deferred);
-                // Not the reason: it may have texts of the user's in it.
+                // The reason is left out, because it may contain the user's texts.
                 let (kind, wait_ms) = (failure.kind, again.due_ns.saturating_sub(now_ns) / 1_000_000);
                 let (sample, attempt, name) = (call.first, call.attempt, &*self.function(function).name);
                 debug!(
@@ -86,8 +86,7 @@ impl SchedulerCore {
                 }
                 self.put_back_retried(&mut state, function, vec![(batch.id(), vec![call])]);
                 drop(state);
-                // The frame may go on for long yet: a lane with room beside it shall not wait for
-                // its end.
+                // The frame may run on for long, and a lane with room must not wait for its end.
                 self.pump_after(function);
                 return;
             }
@@ -124,8 +123,7 @@ impl SchedulerCore {
                 self.forget(batch);
             }
         }
-        // After the queues were closed, and additions ended: what is added later ends by itself
-        // (`add`).
+        // Comes after the queues were closed and additions ended: samples added later end in `add`.
         let groups = 0..batch.groups();
         for function in closed {
             self.sweep(batch, function, groups.clone(), cause, open);
@@ -133,7 +131,7 @@ impl SchedulerCore {
         self.calls_swept();
     }
 
-    /// Returns the status and note of the cells that this ends.
+    /// Returns the status and note for cells that end for this cause.
     pub(super) fn end_of(&self, batch: &Batch, function: FunctionId, cause: &Cause) -> (Status, Arc<Note>) {
         let of = |(id, spec): (FunctionId, &Function)| id == function || spec.member_of == Some(function);
         let limiters = self.functions.iter().enumerate().zip(&self.limiters).filter(|(one, _)| of(*one));
@@ -141,9 +139,9 @@ impl SchedulerCore {
         cause.end_with(|| limiters.find_map(|limiter| limiter.last_error(batch.submitted_ns())))
     }
 
-    /// Ends the open calls of a function in these groups, its queue being closed. `apart`: a call
-    /// over the batch was not made yet, because the batch streamed: each group's cells count by
-    /// themselves.
+    /// Ends the open calls of a function in these groups, whose queue is closed. If `apart` is set,
+    /// a call over the whole batch was not made yet because the batch is streamed, so each group's
+    /// cells are ended separately.
     pub(super) fn sweep(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
@@ -177,10 +175,10 @@ impl SchedulerCore {
                 self.fail(batch, function, spec.finish, first..first + span, claim, status, &note, times);
             }
         }
-        self.completed(batch, function, false, Completed { quorums: reached, ..Completed::default() });
+        self.completed(batch, function, false, CompletedCells { quorums: reached, ..CompletedCells::default() });
     }
 
-    /// Fails the cells of a call and passes on what that completes.
+    /// Fails the cells of a call and passes on what this completes.
     #[expect(clippy::too_many_arguments, reason = "one call, one end: splitting it would hide what belongs together")]
     pub(super) fn fail(
         self: &Arc<Self>,
@@ -197,7 +195,7 @@ impl SchedulerCore {
         self.completed(batch, function, finish, completed);
     }
 
-    /// All cells of these groups are completed in the grid of this function's calls.
+    /// Records that all cells of these groups are complete in the grid of this function's calls.
     fn groups_complete(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, groups: &[usize]) {
         if !finish && batch.stage(function).is_some() {
             groups.iter().for_each(|group| self.scores_complete(batch, function, *group));
@@ -208,7 +206,7 @@ impl SchedulerCore {
             return;
         }
         if let Some(observers) = self.observers.get().filter(|_| !groups.is_empty()) {
-            // Before the batch may be done, and its payload released.
+            // Before the batch may be done and its payload released.
             observers.iter().for_each(|observer| observer.groups_completed(batch, groups));
         }
         if batch.announce(groups) {
@@ -216,7 +214,7 @@ impl SchedulerCore {
         }
     }
 
-    /// Lets a batch go that is done.
+    /// Removes a batch that is done.
     pub(super) fn forget(&self, batch: &Batch) {
         debug!(batch = batch.id(), elapsed_ms = batch.elapsed_ns() / 1_000_000, "batch ended");
         let (known, members) = {
@@ -227,15 +225,14 @@ impl SchedulerCore {
             let members: Vec<Work> = with_members.skip(1).filter_map(|id| works.remove(id)).collect();
             (works.remove(batch.id()).is_some(), members)
         };
-        // Their owners have ended: lanes find these calls swept.
+        // The owners of these calls have ended; lanes find the calls swept.
         members.iter().for_each(|work| work.batch.give_up());
         if known {
             self.trace_done(batch);
         }
     }
 
-    /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it
-    /// to shape.
+    /// Queues the `finish_group` call of a group that has all scores, if any score can be shaped.
     fn scores_complete(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, group: usize) {
         let samples = group * batch.group_size()..(group + 1) * batch.group_size();
         let first = samples.start;

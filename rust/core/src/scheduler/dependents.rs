@@ -1,8 +1,8 @@
 //! Gated calls: made where their gate opens, skipped where it does not.
 //!
-//! - They wait in no queue: their function's queue gets each once its gate has opened.
-//! - A cell that was swept meanwhile, or is about to be, stays with its sweep: under the lock the
-//!   queue is closed, or the group marked, before the sweep begins.
+//! - They wait in no queue: their function's queue gets each of them once its gate has opened.
+//! - The sweep of a cell also ends its gated call: the queue is closed, or the group marked, under
+//!   the lock before the sweep begins, so the call is not queued then.
 //! - `total_timeout` counts from when the gate opened.
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::outcome::{Outcome, Status, Times};
 use crate::scheduler::state::SchedulerCore;
 
 impl SchedulerCore {
-    /// Decides cells whose gates can be asked, on the thread that completed a cell of `of`; hands
-    /// out what that makes possible.
+    /// Decides cells whose conditions can be checked, on the thread that completed a cell of `of`,
+    /// and hands out the calls that this makes possible.
     pub(super) fn decide(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
@@ -48,7 +48,7 @@ impl SchedulerCore {
                 if !pure {
                     queue.arrived.extend(&calls);
                 }
-                // A call that waits for more may wait for these.
+                // Samples that wait for more may have waited for these.
                 Some(queue.undecided == 0 || !calls.is_empty())
             });
             if let Some(Some(changed)) = queued {

@@ -1,4 +1,4 @@
-//! Does the due work: retries, timeouts, early deliveries, and writes that limiters owe.
+//! Does the work that is due: retries, timeouts, early deliveries, and limiters' pending writes.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ use crate::scheduler::timer_queue::Due;
 /// reported together.
 const FLUSH_NS: u64 = 2_000_000;
 
-/// Does the due work, until the engine is gone.
+/// Does the work that is due until the engine is gone.
 pub(super) async fn keep_time(inner: Weak<SchedulerCore>, changed: Arc<Notify>) {
     loop {
         let (clock, next) = {
@@ -62,7 +62,8 @@ impl SchedulerCore {
         self.pump();
     }
 
-    /// A call has ended: functions of the same limiter may ask again, and its end is written soon.
+    /// Records that a call has ended: functions of the same limiter may request permits again, and
+    /// a timer is set to write the end.
     pub(super) fn released(&self, state: &mut SchedulerState, function: FunctionId) {
         let Some(limiter) = &self.limiters[function] else { return };
         for (pause, other) in state.limiter_pauses.iter_mut().zip(&self.limiters) {

@@ -1,10 +1,10 @@
-//! Groups that are delivered before their calls have ended, by a quorum or their timeout, or
+//! Groups that are delivered before their calls have ended: by a quorum, by their timeout, or
 //! because no caller waits for them any more.
 //!
-//! - The open calls of the group's samples end, also those never made, and but for a quorum its
-//!   group calls. The call of a batch function goes on: it belongs to no group alone.
+//! - The open calls of the group's samples end, even those never made; except for a quorum, its
+//!   group calls end too. The call of a batch function goes on, because it belongs to all groups.
 //! - `finish_group` runs afterwards, with the scores that exist. It needs a whole group: a quorum
-//!   waits for all samples; where a timeout finds some missing, its cells end with the others.
+//!   waits for all samples; if a timeout finds some missing, its cells end with the others.
 //! - A group is marked under the lock before its calls are swept: no failed attempt gets another.
 
 use std::ops::Range;
@@ -42,7 +42,7 @@ impl SchedulerCore {
                     Shape::Group | Shape::Batch => continue,
                 };
                 if spec.finish && !batch.is_whole(group) {
-                    // First: once its scores are there, its call is made.
+                    // Ends before the scores do: the end of the last score would make this call.
                     if let Some(claim) = batch.grid().claim_open(samples.start, function) {
                         self.fail(batch, function, true, samples.clone(), claim, status, &note, Times::default());
                     }
@@ -58,7 +58,7 @@ impl SchedulerCore {
         }
     }
 
-    /// Sets the timer of groups that began at `at_ns`, if their batch has one.
+    /// Sets the timer of groups that began at `at_ns`, if their batch has a group timeout.
     pub(super) fn set_group_timer(&self, state: &mut SchedulerState, batch: &Batch, groups: Range<usize>, at_ns: u64) {
         let Some(ns) = batch.delivery().group_timeout_ns else { return };
         let Some(work) = state.works.get_mut(batch.id()) else { return };

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use crate::batch::{Batch, Completed};
+use crate::batch::{Batch, CompletedCells};
 use crate::call::{Call, Cause};
-use crate::frame::{FrameOwner, InHand, LaneOwner};
+use crate::frame::{FrameOwner, LaneCounts, LaneOwner};
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -22,7 +22,7 @@ impl LaneOwner for SchedulerCore {
         self.tracer.get()
     }
 
-    fn look_for_work(self: Arc<Self>, brief: bool) {
+    fn find_work(self: Arc<Self>, brief: bool) {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 
@@ -36,7 +36,7 @@ impl LaneOwner for SchedulerCore {
 }
 
 impl FrameOwner for SchedulerCore {
-    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed) {
+    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: CompletedCells) {
         Self::completed(&self, batch, function, finish, completed);
     }
 
@@ -81,7 +81,7 @@ impl FrameOwner for SchedulerCore {
         self: Arc<Self>,
         function: FunctionId,
         unfinished: Vec<(u64, Vec<Call>)>,
-        freed: InHand,
+        freed: LaneCounts,
         run_ns: u64,
         ran: u64,
     ) {
@@ -96,7 +96,7 @@ impl FrameOwner for SchedulerCore {
         self.pump_after(function);
     }
 
-    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: InHand) {
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: LaneCounts) {
         {
             let mut state = self.state.lock();
             state.freed(function, freed);
@@ -111,10 +111,10 @@ impl FrameOwner for SchedulerCore {
     fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64) {
         {
             let mut state = self.state.lock();
-            state.freed(function, InHand { calls, ..InHand::default() });
+            state.freed(function, LaneCounts { calls, ..LaneCounts::default() });
             state.ended += 1;
             state.estimates[function].learn(run_ns, ran);
-            // Most of the time nothing waits, or there is enough with the lane.
+            // Usually no call waits, or the lane has enough.
             let share = self.concurrent_calls(function, state.estimates[function]);
             let enough = share.is_some_and(|share| !share.has_room(state.in_flight[function].calls));
             if enough || !state.works.has_ready(function) {

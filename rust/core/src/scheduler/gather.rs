@@ -1,9 +1,9 @@
-//! Gathering: calls on several samples at once, for functions that are faster that way.
+//! Gathering: calls on several samples at once, for functions that are faster with more samples.
 //!
-//! - A call waits for more than it has only while more can come and its oldest sample has waited
-//!   less than `max_wait`. A call that came back never waits.
-//! - A failed call is split in two until what fails is alone; a part stays by itself, and what
-//!   failed alone under a limit goes behind fresh samples.
+//! - A call waits for more samples only while more can come and its oldest sample has waited less
+//!   than `max_wait`. A call that came back never waits.
+//! - A failed call is split in two until the failing sample is alone. The parts are not mixed with
+//!   other samples; a sample that failed alone under a limit goes behind fresh ones.
 //! - Samples of several batches go together where `across` and their names allow it. Each still
 //!   ends, counts and is retried in its own batch.
 //! - The batch whose turn it is takes half of the places; others fill the rest, oldest first.
@@ -19,7 +19,7 @@ use crate::payload::Payload;
 use crate::scheduler::open_batches::OpenBatches;
 use crate::scheduler::queue::{Queue, Work};
 
-/// Samples that wait for more, of one function in one batch, and until when they do.
+/// Samples of one function in one batch that wait for more, until `until_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitingSamples {
     pub batch: u64,
@@ -27,8 +27,8 @@ pub(super) struct WaitingSamples {
     pub until_ns: u64,
 }
 
-/// Returns the time until which the queued samples would wait if no other did; `None` when it shall
-/// go.
+/// Returns the time until which the queued samples wait, if no other batch has samples for their
+/// call; `None` when they must go.
 fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queue, now_ns: u64) -> Option<u64> {
     let oldest = queue.arrived.front().filter(|_| queue.closed.is_none())?;
     let more = queue.undecided > 0 || (batch.is_open() && batch.has_room());
@@ -39,8 +39,8 @@ fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queu
     (now_ns < until_ns).then_some(until_ns)
 }
 
-/// All that waits for more, of functions that may be given a call: the queue has too few samples,
-/// with those of other batches that they could go with.
+/// Returns the samples that wait for more, of functions that may get a call: queues with too few
+/// samples, even with the other batches' samples that may join them.
 pub(super) fn waiting(
     works: &OpenBatches,
     functions: &[Function],
@@ -59,9 +59,11 @@ pub(super) fn waiting(
             }
         }
         if gather.across && found.len() > from {
-            let kin = Kin::all(works, function);
+            let compatible = CompatibleBatches::all(works, function);
             let full = |waiting: &WaitingSamples| {
-                kin.iter().any(|kin| kin.standing >= gather.max_size && kin.has(waiting.batch))
+                compatible
+                    .iter()
+                    .any(|compatible| compatible.gatherable >= gather.max_size && compatible.has(waiting.batch))
             };
             let mut place = 0;
             found.retain(|waiting| {
@@ -73,24 +75,26 @@ pub(super) fn waiting(
     found
 }
 
-/// Batches whose samples could be in one call.
-struct Kin {
+/// Batches whose samples may be in one call.
+struct CompatibleBatches {
     names: Names,
     batches: Vec<u64>,
     /// Number of their queued samples.
-    standing: usize,
+    gatherable: usize,
 }
 
-impl Kin {
+impl CompatibleBatches {
     fn all(works: &OpenBatches, function: FunctionId) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for work in works.ready(function) {
-            let Some((standing, _)) = work.queues[function].standing(work.submitted()) else { continue };
-            if let Some(kin) = all.iter_mut().find(|kin| goes_with(&kin.names, &work.batch, function)) {
-                kin.batches.push(work.batch.id());
-                kin.standing += standing;
+            let Some((gatherable, _)) = work.queues[function].gatherable(work.submitted()) else { continue };
+            if let Some(compatible) =
+                all.iter_mut().find(|compatible| is_compatible(&compatible.names, &work.batch, function))
+            {
+                compatible.batches.push(work.batch.id());
+                compatible.gatherable += gatherable;
             } else if let Some(names) = names_of(&work.batch, function) {
-                all.push(Self { names, batches: vec![work.batch.id()], standing });
+                all.push(Self { names, batches: vec![work.batch.id()], gatherable });
             }
         }
         all
@@ -101,27 +105,27 @@ impl Kin {
     }
 }
 
-/// Names of the values of samples that can be in one call.
+/// Names of the values of samples that may be in one call; `None` inside for values by position.
 type Names = Option<Vec<String>>;
 
-/// Returns the names for samples of this batch, if they can be beside those of others.
+/// Returns the names of this batch's samples, if they may be in a call with other batches' samples.
 fn names_of(batch: &Batch, function: FunctionId) -> Option<Names> {
     let names = |payload: &dyn Payload| Some(payload.names(function, false).map(<[String]>::to_vec));
     batch.with_payload(|payload| names(payload).filter(|_| payload.mixes(function)))?
 }
 
-fn goes_with(names: &Names, batch: &Batch, function: FunctionId) -> bool {
+fn is_compatible(names: &Names, batch: &Batch, function: FunctionId) -> bool {
     let same = |payload: &dyn Payload| payload.mixes(function) && payload.names(function, false) == names.as_deref();
     batch.with_payload(same).unwrap_or(false)
 }
 
-/// Returns other batches whose samples can be in a call with those of this one, the longest waiting
+/// Returns other batches whose samples may be in a call with this batch's, the longest waiting
 /// first.
 fn beside(works: &OpenBatches, batch: &Batch, function: FunctionId) -> Vec<u64> {
     let Some(names) = names_of(batch, function) else { return Vec::new() };
     let since = |work: &Work| {
-        let (_, first) = work.queues[function].standing(work.submitted())?;
-        goes_with(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), work.batch.id()))
+        let (_, first) = work.queues[function].gatherable(work.submitted())?;
+        is_compatible(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), work.batch.id()))
     };
     let others = works.ready(function).filter(|work| work.batch.id() != batch.id());
     let mut found: Vec<(u64, u64)> = others.filter_map(since).collect();
@@ -129,8 +133,8 @@ fn beside(works: &OpenBatches, batch: &Batch, function: FunctionId) -> Vec<u64> 
     found.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Takes the samples of the next call, which begins with a queue that is ready; `None` if something
-/// goes first there that runs by itself.
+/// Takes the samples of the next call, which begins with a queue that is ready; `None` if a call
+/// that must run by itself comes first there.
 pub(super) fn take(
     works: &mut OpenBatches,
     batch: u64,
@@ -175,7 +179,7 @@ pub(super) fn take(
     Some(TakenCalls { batch: first, calls, others, alone: spec.isolated })
 }
 
-/// Takes a part, whatever batches its samples are of.
+/// Takes all calls of a part, from any batches.
 fn take_part(works: &mut OpenBatches, batch: Arc<Batch>, function: FunctionId, part: u64, alone: bool) -> TakenCalls {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     let ready: Vec<Arc<Batch>> = works.ready(function).map(|work| work.batch.clone()).collect();
@@ -190,7 +194,7 @@ fn take_part(works: &mut OpenBatches, batch: Arc<Batch>, function: FunctionId, p
     TakenCalls { batch, calls, others, alone }
 }
 
-/// Puts calls of a function with a limit that were taken back to their places in the queue.
+/// Returns calls that were taken to their places in the queue; only for functions with a limit.
 pub(super) fn put_back(works: &mut OpenBatches, function: FunctionId, taken: &TakenCalls) {
     if let ([call], []) = (&taken.calls[..], &taken.others[..])
         && call.is_behind()

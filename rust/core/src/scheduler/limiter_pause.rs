@@ -1,15 +1,15 @@
-//! A function whose limiter let nothing through: until when, so that the limiter is not asked again
-//! and again, and for people who ask why its samples wait.
+//! Pause of a function whose limiter refused a permit. Until its end the limiter is not called
+//! again, and users can see why samples wait.
 
-/// One function's.
+/// Pause of one function.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LimiterPause {
     until_ns: u64,
-    /// When the last of the calls is due that the other side put off.
+    /// The time when the last deferred call is due.
     deferred_until_ns: u64,
-    /// The end of a call may end it sooner.
+    /// True if the end of a call may end the pause sooner.
     on_release: bool,
-    /// A timer is set to flush the limiter.
+    /// True if a timer is set to flush the limiter.
     flush_scheduled: bool,
 }
 
@@ -18,12 +18,13 @@ impl LimiterPause {
         (self.until_ns, self.on_release) = (until_ns, on_release);
     }
 
-    /// The other side had too many requests: a call is made again then.
+    /// Records that the other side had too many requests, and that a call is made again at
+    /// `due_ns`.
     pub(crate) fn deferred(&mut self, due_ns: u64) {
         self.deferred_until_ns = self.deferred_until_ns.max(due_ns);
     }
 
-    /// Returns when calls that wait for the limit go on, where that is known.
+    /// Returns the time when calls that wait for the limit go on, if there is such a time.
     pub(crate) fn known_end_ns(self, now_ns: u64) -> Option<u64> {
         let ends = [self.until_ns, self.deferred_until_ns].into_iter();
         ends.filter(|end_ns| (now_ns + 1..u64::MAX).contains(end_ns)).max()
@@ -33,7 +34,7 @@ impl LimiterPause {
         self.until_ns <= now_ns
     }
 
-    /// A call of the same limiter has ended.
+    /// Records that a call of the same limiter has ended.
     pub(crate) const fn released(&mut self) {
         if self.on_release {
             self.until_ns = 0;

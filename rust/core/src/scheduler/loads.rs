@@ -1,4 +1,4 @@
-//! Reports of batches to a tracer, and its view of queues.
+//! Waiting and running calls, for a tracer.
 
 use crate::batch::Batch;
 use crate::function::Shape;
@@ -13,13 +13,13 @@ pub struct FunctionLoad {
     pub queued: usize,
     /// Calls that lanes have.
     pub in_flight: usize,
-    /// Calls that its limit allows at a time now, where it has one that says so.
+    /// Calls that its limit allows at a time now, if the limit bounds them.
     pub limit: Option<usize>,
     /// True if its circuit breaker is open.
     pub breaker_open: bool,
 }
 
-/// One for each function, and how many batches are open.
+/// The loads of all functions, and the number of open batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loads {
     pub functions: Vec<FunctionLoad>,
@@ -52,7 +52,7 @@ impl SchedulerCore {
         {
             let state = self.state.lock();
             loads.batches = state.works.seen();
-            for (function, in_hand) in state.in_flight.iter().enumerate() {
+            for (function, lane_counts) in state.in_flight.iter().enumerate() {
                 let per_call = |batch: &Batch| match self.functions[function].shape {
                     Shape::Sample => 1,
                     Shape::Group => batch.group_size().max(1),
@@ -60,7 +60,7 @@ impl SchedulerCore {
                 };
                 let waiting = |work: &Work| work.queues[function].waiting(work.submitted(), per_call(&work.batch));
                 let queued = state.works.ready(function).map(waiting).sum();
-                loads.functions.push(FunctionLoad { queued, in_flight: in_hand.calls, ..FunctionLoad::default() });
+                loads.functions.push(FunctionLoad { queued, in_flight: lane_counts.calls, ..FunctionLoad::default() });
             }
         }
         for (load, limiter) in loads.functions.iter_mut().zip(&self.limiters) {

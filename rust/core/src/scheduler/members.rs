@@ -1,8 +1,8 @@
 //! Member calls: made when the call of a composite function requests them (`compose`).
 //!
-//! - The member calls of one slot are a batch that is there from the first of them until their
-//!   owner's batch is done. Its ids follow the owner's, so they are as old.
-//! - A member call whose owner has ended is not made, or is given up: `calls_swept` comes after the
+//! - The member calls of one slot are a batch, which exists from the first of them until their
+//!   owner's batch is done. Its ids follow the owner's, so both count as equally old.
+//! - A member call whose owner has ended is not made, or is ended: `calls_swept` comes after the
 //!   owner's cell has its outcome, and the composite's lane checks its cell after each request.
 
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl SchedulerCore {
             if let Some(cause) = cause {
                 self.end_member(&members, member, sample, &cause);
             }
-            // The sweep that closed the queue may have reached its cell before the call was
+            // The sweep that closed the queue may have passed its cell before the call was
             // requested.
             if let Some(owner) = members.owner() {
                 self.member_ended(&members, owner, member, sample);
@@ -68,7 +68,7 @@ impl SchedulerCore {
         self.pump();
     }
 
-    /// The batch of a slot's member calls; `None` once the owner's batch is done.
+    /// Returns the batch of a slot's member calls; `None` if the owner's batch is done.
     fn members(
         &self,
         state: &mut SchedulerState,
@@ -93,7 +93,7 @@ impl SchedulerCore {
         Some(members)
     }
 
-    /// Gives up member calls on a sample that nobody needs any more.
+    /// Ends member calls on a sample that are not needed any more.
     pub(super) fn give_up_members(self: &Arc<Self>, batch: &Batch, sample: usize, calls: &[MemberCall]) {
         for call in calls.iter().flat_map(|call| {
             let owner = self.function(call.function).member_of.unwrap_or_default();
@@ -138,7 +138,7 @@ impl SchedulerCore {
         }
     }
 
-    /// Tells lanes that calls were ended from outside.
+    /// Notifies lanes that calls were ended from outside.
     pub(super) fn calls_swept(&self) {
         self.lanes.iter().for_each(|lane| lane.calls_swept());
     }

@@ -1,13 +1,12 @@
-//! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
+//! The scheduler: hands the calls of all batches to the lanes, and ends calls for reasons that
+//! lanes can't see.
 //!
 //! `queue` holds the remaining calls; `order`, `gather` and `pump` hand it out; `completion`,
 //! `retry` and `split` handle the ended ones; `timer_queue` and `due` with what time brings.
 //!
-//! - Only the scheduler grants another attempt and ends calls for timeouts from outside and
-//!   cancellation.
-//! - scheduler-1  Of a closed queue nothing is handed out or reopened: both happen under the lock.
-//! - Frames are handed out without the lock, by one thread at a time. An idle scheduler does
-//!   nothing.
+//! - Only the scheduler grants another attempt, and ends calls for outer timeouts and cancellation.
+//! - scheduler-1  No call of a closed queue is handed out or reopened: both happen under the lock.
+//! - One thread at a time hands frames out, without the lock. An idle scheduler does nothing.
 
 mod adding;
 mod call_counts;
@@ -74,7 +73,7 @@ pub struct Scheduler {
     inner: Arc<SchedulerCore>,
 }
 
-/// Returns the error for a batch without a descriptor to wake its caller by.
+/// Returns the error for a batch that got no descriptor to wake its caller.
 fn no_descriptors(error: &io::Error) -> io::Error {
     let what = "a batch needs a file descriptor as long as its PendingBatch is kept";
     io::Error::other(no_descriptor(what, error))
@@ -94,21 +93,21 @@ impl Scheduler {
         Self { inner }
     }
 
-    /// Sets the listener, called on any thread, for warnings about a function's endpoint: that its
-    /// circuit breaker opens, for example. Only the first one counts.
+    /// Sets the listener for warnings about a function's endpoint, such as the opening of its
+    /// circuit breaker. It is called on any thread. Only the first listener counts.
     pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
         let _ = self.inner.limit_listener.set(Box::new(listener));
     }
 
-    /// Has `report` called, on a thread of the runtime, when calls are with the lanes and none has
-    /// ended for so long, and again each time that this has doubled.
+    /// Calls `report`, on a thread of the runtime, when calls are with the lanes and none has ended
+    /// for `after`, and again each time that this time has doubled.
     pub fn watch_stalls(&self, after: Duration, report: impl Fn(Duration) + Send + Sync + 'static) {
         let (core, report) = (Arc::downgrade(&self.inner), Arc::new(report));
         spawn_restarted(&self.inner.runtime, move || stalls::watch(core.clone(), after, report.clone()));
     }
 
-    /// Sets who takes a payload that nobody holds any more, on any thread (payload-1). Only the
-    /// first one counts.
+    /// Sets the listener that receives payloads without a holder, on any thread (payload-1). Only
+    /// the first listener counts.
     pub fn on_payload_release(&self, listener: impl Fn(Box<dyn Payload>) + Send + Sync + 'static) {
         self.inner.releases.listen(listener);
     }
@@ -122,14 +121,14 @@ impl Scheduler {
         let _ = self.inner.observers.set(sinks);
     }
 
-    /// Returns a reader of waiting and running calls, for a tracer's counters; `None` once the
-    /// engine is gone.
+    /// Returns a reader of waiting and running calls, for a tracer's counters. The reader returns
+    /// `None` once the engine is gone.
     pub fn loads(&self) -> impl Fn() -> Option<Loads> + Send + 'static + use<> {
         let inner = Arc::downgrade(&self.inner);
         move || inner.upgrade().map(|inner| inner.loads())
     }
 
-    /// Takes a batch on and returns at once. On a closed engine its cells are cancelled.
+    /// Starts a batch and returns at once. On a closed engine its cells are cancelled.
     pub fn submit(&self, spec: BatchSpec) -> io::Result<Arc<Batch>> {
         let inner = &self.inner;
         let id = {
@@ -138,7 +137,7 @@ impl Scheduler {
             state.last_batch += ids_of_batch(&inner.functions);
             id
         };
-        // Made without the lock: a large grid takes its time, and lane threads wait for the lock.
+        // Made without the lock: a large grid takes time, and lane threads wait for the lock.
         let new = Batch::new(id, inner.clock, inner.functions.clone(), &inner.releases, spec);
         let batch = Arc::new(new.map_err(|error| no_descriptors(&error))?);
         if batch.is_done() {
@@ -183,14 +182,13 @@ impl Scheduler {
         Ok(batch)
     }
 
-    /// Makes the calls possible that samples bring which have taken their places
-    /// (`Batch::reserve`).
+    /// Makes the calls possible whose samples have reserved places (`Batch::reserve`).
     pub fn add(&self, batch: &Arc<Batch>, added: &AddedSamples) {
         self.inner.add(batch, added);
     }
 
     /// Ends additions: the batch ends with its present samples. Refused while a group lacks
-    /// samples; a second time nothing happens.
+    /// samples; a second call does nothing.
     pub fn finish(&self, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
         self.inner.finish(batch)
     }
@@ -214,7 +212,7 @@ impl Scheduler {
     pub async fn close(&self) {
         debug!("engine closes");
         self.inner.cancel_all("the engine was closed");
-        // All at once: one that cannot end must not keep the others.
+        // All at once: a lane that cannot end must not keep the others from ending.
         let mut closing: Vec<_> = self.inner.lanes.iter().map(|lane| lane.close()).collect();
         let all = poll_fn(|context| {
             closing.retain_mut(|lane| lane.as_mut().poll(context).is_pending());
@@ -223,8 +221,8 @@ impl Scheduler {
         all.await;
     }
 
-    /// Does the work of `keep_time` after one notification, for models, which have no runtime.
-    /// Returns whether it was notified.
+    /// Does the work of `keep_time` for one notification, for models, which have no runtime.
+    /// Returns whether there was a notification.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn keep_time_once(&self) -> bool {
         let mut notified = std::pin::pin!(self.inner.timers_changed.notified());
@@ -246,7 +244,7 @@ impl Scheduler {
         self.inner.state.lock().works.seen()
     }
 
-    /// Cells without an outcome, per function that is not hidden, over all open batches.
+    /// Number of cells without an outcome, by visible function, over all open batches.
     #[must_use]
     pub fn open_cells(&self) -> Vec<usize> {
         let batches = self.inner.state.lock().works.batches();
@@ -259,8 +257,8 @@ impl Scheduler {
         (0..visible(&self.inner.functions)).map(open).collect()
     }
 
-    /// Returns how long the limit of each function, or the other side of its calls, lets nothing
-    /// through; `None` where nothing waits for that, or the time is unknown.
+    /// Returns the remaining pause of each function, imposed by its limit or by the other side of
+    /// its calls; `None` if no call waits for it, or the time is open.
     #[must_use]
     pub fn limit_waits(&self) -> Vec<Option<Duration>> {
         let now_ns = self.inner.clock.now_ns();
@@ -268,39 +266,40 @@ impl Scheduler {
         self.inner.state.lock().limiter_pauses.iter().map(|pause| pause.known_end_ns(now_ns).map(left)).collect()
     }
 
-    /// Lanes of its calls, for a snapshot of the calls in flight.
+    /// The lanes, for a snapshot of the calls in flight.
     #[must_use]
     pub fn lanes(&self) -> &[Arc<dyn Lane>] {
         &self.inner.lanes
     }
 
-    /// Calls that the lanes have, per function.
+    /// Number of calls that the lanes have, by function.
     #[must_use]
     pub fn calls_in_flight(&self) -> Vec<usize> {
-        self.inner.state.lock().in_flight.iter().map(|in_hand| in_hand.calls).collect()
+        self.inner.state.lock().in_flight.iter().map(|lane_counts| lane_counts.calls).collect()
     }
 
-    /// Returns whether the circuit breaker of each function's limit is open; `None` of those
-    /// without one.
+    /// Returns whether the circuit breaker of each function's limit is open; `None` without a
+    /// limit.
     #[must_use]
     pub fn open_breakers(&self) -> Vec<Option<bool>> {
         self.inner.limiters.iter().map(|limiter| Some(limiter.as_ref()?.breaker_is_open())).collect()
     }
 
-    /// Returns the usage of each function since the start; that of hidden ones is in their owner's.
+    /// Returns the usage of each function since the start; usage of hidden functions counts for
+    /// their owner.
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
         self.inner.usage.lock()[..visible(&self.inner.functions)].to_vec()
     }
 
-    /// Calls of pure functions that need not be made, and those that had to be, per function since
-    /// the start; without hidden ones.
+    /// Counts of calls of pure functions that were not needed and of calls that were made, since
+    /// the start, by visible function.
     #[must_use]
     pub fn call_counts(&self) -> Vec<CallCounts> {
         self.inner.call_counts[..visible(&self.inner.functions)].iter().map(CallCounters::read).collect()
     }
 
-    /// Outcomes that came too late and were dropped.
+    /// Number of outcomes that came too late and were dropped.
     #[must_use]
     pub fn late_outcomes(&self) -> u64 {
         self.inner.late.load(Ordering::Relaxed)

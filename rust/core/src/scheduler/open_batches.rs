@@ -2,7 +2,7 @@
 //!
 //! works-1  While the lock is free, a batch is in the set of a function exactly if its queue of
 //! that function is ready. Every change of a queue therefore goes through `edit`, and an event
-//! costs the same beside one open batch and beside a thousand.
+//! costs the same with one open batch and with a thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::function::FunctionId;
 use crate::scheduler::queue::{Queue, Work};
 
 pub(crate) struct OpenBatches {
-    /// A lower id is an older batch.
+    /// Open batches by id; a lower id is an older batch.
     open: BTreeMap<u64, Work>,
     /// Per function: the batches with calls of it to hand out. Written by `edit`, `insert` and
     /// `remove`.
@@ -38,7 +38,7 @@ impl OpenBatches {
         self.open.get(&batch)
     }
 
-    /// For changes that leave all queues' calls as they are.
+    /// Returns a batch for changes that don't change the calls in its queues.
     pub(crate) fn get_mut(&mut self, batch: u64) -> Option<&mut Work> {
         self.open.get_mut(&batch)
     }
@@ -103,9 +103,9 @@ impl OpenBatches {
         self.ready[function].iter().filter_map(|id| self.open.get(id))
     }
 
-    /// The oldest batch with a call of these functions to hand out; `waits` tells which are left
-    /// out because they wait for more samples. Member calls go after the other calls of their
-    /// batch, and through its samples together.
+    /// Returns the oldest batch with a call of these functions to hand out. `waits` is true for
+    /// functions that are left out because their samples wait for more. Member calls come after the
+    /// other calls of their batch, and go through its samples together.
     pub(crate) fn oldest(
         &self,
         functions: impl Iterator<Item = FunctionId>,
@@ -146,7 +146,7 @@ mod tests {
         Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).unwrap())
     }
 
-    /// Computes the set of a function from all works.
+    /// Computes the set of a function from all batches.
     fn found(works: &OpenBatches, function: usize) -> Vec<u64> {
         let is_ready = |work: &&Work| work.queues[function].is_ready(work.submitted());
         works.all().filter(is_ready).map(|work| work.batch.id()).collect()

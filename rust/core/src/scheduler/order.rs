@@ -1,12 +1,12 @@
 //! The order of work: which calls go to a lane next.
 //!
-//! - Oldest batch first. Within it, functions of one pool go through the groups together, none
-//!   further ahead than a window of a few frames a worker. One at its limit holds none back.
-//! - Inside the window those go first whose outcomes gates wait for, then the longest expected
-//!   call; a function that was passed over as often as there are functions waiting has its turn.
-//! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little. If
-//!   calls run side by side, the lane has the running ones and those that start within `FRAME_NS`.
-//! - Cheap calls go to as many workers as keep the cores busy: they never wait.
+//! - Oldest batch first. Within a batch, functions of one pool go through the groups together, in a
+//!   window of a few frames a worker. A function at its limit delays no other.
+//! - Inside the window, functions whose outcomes gates wait for go first, then the longest expected
+//!   call. A function that was passed over as often as there are functions waiting goes next.
+//! - A frame is sized by expected cost. A lane that runs calls side by side has the running calls
+//!   and the ones due within `FRAME_NS`. Cheap calls, which never wait, go to as many workers as
+//!   keep the cores busy.
 
 use std::cmp::Reverse;
 
@@ -16,20 +16,20 @@ use crate::function::{FunctionId, Shape};
 use crate::lane::{CallsRun, Lane};
 use crate::scheduler::queue::{Queue, Work};
 
-/// Work that a frame should hold, in nanoseconds: long beside a round trip to a worker, short
-/// beside a group.
+/// Work that a frame should hold, in nanoseconds: long compared with a round trip to a worker,
+/// short compared with a group.
 const FRAME_NS: u64 = 4_000_000;
-/// Work that a frame should hold at least, though other workers then have none: more than handing
-/// it out and taking it back costs.
+/// Least work of a frame, even if other workers get none then: it costs more than handing the frame
+/// out and taking it back.
 const LEAST_NS: u64 = 100_000;
-/// Time that a cheap call takes at most: too little for a sleep or for a server's answer. One
-/// worker a core runs all such calls that the engine can hand out.
+/// Most time that a cheap call takes: too little for a sleep or a server's answer. One worker a
+/// core runs all such calls that the engine can hand out.
 const CHEAP_NS: u64 = 20_000;
-/// Calls a frame while nothing is known of their cost.
+/// Calls a frame before their cost was measured.
 const FRAME_UNKNOWN: usize = 8;
-/// The most calls of a frame: it is made under the scheduler's lock.
+/// The most calls of a frame, because it is made under the scheduler's lock.
 const MOST_CALLS: usize = 1 << 14;
-/// Frames a worker by which one function may be ahead of another.
+/// Frames a worker by which a function may be ahead of another.
 const WINDOW_FRAMES: usize = 4;
 
 /// Expected run time of one call of a function.
@@ -37,7 +37,7 @@ const WINDOW_FRAMES: usize = 4;
 pub(crate) struct Estimate(Option<u64>);
 
 impl Estimate {
-    /// Learns from a frame's calls: the recent past counts most.
+    /// Updates the estimate with a frame's calls; recent calls weigh most.
     pub(crate) fn learn(&mut self, run_ns: u64, calls: u64) {
         let Some(mean) = run_ns.checked_div(calls) else {
             return;
@@ -51,7 +51,7 @@ impl Estimate {
         self.0.map_or(FRAME_UNKNOWN, |ns| usize::try_from(FRAME_NS / ns.max(1)).unwrap_or(usize::MAX).max(1))
     }
 
-    /// Calls that a frame should hold at least.
+    /// Least number of calls of a frame.
     fn least_calls(self) -> usize {
         self.0.map_or(1, |ns| usize::try_from(LEAST_NS / ns.max(1)).unwrap_or(usize::MAX).max(1))
     }
@@ -60,7 +60,7 @@ impl Estimate {
         self.0.is_some_and(|ns| ns <= CHEAP_NS)
     }
 
-    /// For ordering: a function that never ran comes first, since it may be the longest of all.
+    /// For ordering: a function that never ran comes first, because its calls may be the longest.
     fn expected_ns(self) -> u64 {
         self.0.unwrap_or(u64::MAX)
     }
@@ -78,7 +78,8 @@ pub(crate) struct ConcurrentCalls {
 impl ConcurrentCalls {
     pub(crate) fn new(width: usize, estimate: Estimate) -> Self {
         let width = width.max(1);
-        // Calls that never wait run one after the other, however many may run side by side.
+        // Calls that never wait run one after the other, even in a lane that runs calls side by
+        // side.
         let ahead = estimate.0.map_or(width / FRAME_UNKNOWN, |ns| {
             let starts = usize::try_from((width as u64).saturating_mul(FRAME_NS) / ns.max(1)).unwrap_or(usize::MAX);
             starts.min(width.max(estimate.frame_calls()))
@@ -86,33 +87,35 @@ impl ConcurrentCalls {
         Self { width, ahead: ahead.clamp(1, MOST_CALLS) }
     }
 
-    /// Returns whether it gets another frame in addition to `calls` calls.
+    /// Returns whether the function gets another frame in addition to `calls` calls.
     pub(crate) const fn has_room(self, calls: usize) -> bool {
         calls <= self.width.saturating_add(self.ahead / 2)
     }
 
-    /// Returns the number of calls that it takes in addition to `calls`.
+    /// Returns the number of calls that the function gets in addition to `calls`.
     pub(crate) const fn room(self, calls: usize) -> usize {
         self.width.saturating_add(self.ahead).saturating_sub(calls)
     }
 
-    /// After how many ended calls a frame reports them: well before the waiting ones are used up.
+    /// Number of ended calls that a frame reports together: few enough that the lane's waiting
+    /// calls are not used up before.
     pub(crate) fn report_every(self) -> usize {
         (self.ahead / 4).max(1)
     }
 }
 
-/// Bound of the calls in the next frame of a function.
+/// Size of the next frame of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FrameSize {
-    /// They run one after the other, on one of `parallelism` workers, which are to end together.
+    /// The calls run one after the other, on one of `parallelism` workers, which should end
+    /// together.
     InTurn { estimate: Estimate, most: usize, parallelism: usize },
-    /// They run side by side.
+    /// The calls run side by side.
     AtMost(usize),
 }
 
 impl FrameSize {
-    /// Calls in the next frame, `remaining` being left.
+    /// Number of calls in the next frame, of `remaining` calls.
     fn of(self, remaining: usize) -> usize {
         match self {
             Self::InTurn { most: usize::MAX, .. } => remaining.min(MOST_CALLS),
@@ -124,8 +127,8 @@ impl FrameSize {
         }
     }
 
-    /// Spreads out the calls that were taken back from behind a slow call: one worker shall not be
-    /// stuck with all of it again.
+    /// Spreads calls that were taken back from behind a slow call over more workers, so that the
+    /// next slow call holds up fewer of them.
     fn spread_out(self) -> Self {
         match self {
             Self::InTurn { estimate, most, parallelism } => {
@@ -136,20 +139,20 @@ impl FrameSize {
     }
 }
 
-/// A function that has work waiting and may be given another frame.
+/// A function that has calls waiting and may get another frame.
 struct Candidate {
     function: FunctionId,
-    /// The lane, and the pool in it.
+    /// The lane and the pool in it.
     pool: (usize, usize),
     position: usize,
     window: usize,
-    /// Number of functions that wait one after the other for its outcomes (`dependents::heights`).
+    /// Length of the longest chain of functions that wait for its outcomes (`dependents::heights`).
     height: usize,
     expected_ns: u64,
 }
 
-/// The function whose calls go next in this batch; `free` tells whether a function may get another
-/// frame, `waits` whether its queued samples wait for more.
+/// Returns the function whose calls go next in this batch. `free` is true for functions that may
+/// get another frame, `waits` for functions whose queued samples wait for more.
 pub(crate) fn choose<'a>(
     work: &mut Work,
     estimates: &[Estimate],
@@ -201,8 +204,8 @@ pub(crate) fn choose<'a>(
     Some(chosen)
 }
 
-/// Takes the calls of the next frame out of a queue that is ready; `fresh_first`: calls that have
-/// not failed before those that have. The flag says that the frame is to run alone.
+/// Takes the calls of the next frame from a queue that is ready, and returns whether the frame must
+/// run alone. If `fresh_first` is set, calls that have not failed come before those that have.
 pub(crate) fn take(
     queue: &mut Queue,
     batch: &Batch,

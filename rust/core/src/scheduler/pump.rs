@@ -1,10 +1,10 @@
 //! Hands out frames: which function's calls go where next, with a permit of its limiter.
 //!
-//! - One thread at a time does it. It looks once more after each frame, and ends under the lock,
-//!   finding nothing: so whoever finds it at work need not look.
-//! - A thread that others wait for hands out one frame at most and leaves the rest to `keep_time`.
-//! - A panic stops nothing: the function that was looked at ends as broken in its batch, or
-//!   in all, and others go on.
+//! - One thread at a time does it. It searches once more after each frame, and stops only after a
+//!   search under the lock found nothing, so a thread that finds it at work need not search.
+//! - A thread with `Lane::shares_threads` hands out at most one frame and leaves the rest to
+//!   `keep_time`.
+//! - A panic ends the function concerned as broken, in its batch or in all; others go on.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use tracing::{trace, warn};
 use crate::batch::Batch;
 use crate::batch_slice::TakenCalls;
 use crate::call::{Call, CallKind, Cause};
-use crate::frame::{Frame, InHand};
+use crate::frame::{Frame, LaneCounts};
 use crate::function::FunctionId;
 use crate::lane::Lane;
 use crate::limits::{AcquireResult, Permit, Tokens};
@@ -30,9 +30,9 @@ use crate::scheduler::{gather, order};
 /// Next step.
 enum Next {
     Frame(Arc<dyn Lane>, Frame),
-    /// A call that its limit will never let through.
+    /// A call that its limit will never allow.
     Never(Frame, String),
-    /// Nothing of the function can be handed out any more, in these batches.
+    /// The function can't be handed out any more, in these batches.
     Broken(Vec<Arc<Batch>>, FunctionId, Note),
     Nothing,
 }
@@ -45,7 +45,8 @@ enum NextCalls {
     Nothing,
 }
 
-/// This thread hands out frames. Dropped by a panic, it leaves that to `keep_time`.
+/// Held by the thread that hands out frames. A panic drops it, which leaves the rest to
+/// `keep_time`.
 struct PumpGuard<'a>(&'a SchedulerCore);
 
 impl Drop for PumpGuard<'_> {
@@ -85,7 +86,7 @@ impl SchedulerCore {
                 let mut state = self.state.lock();
                 if handed_out == most {
                     state.pumping = false;
-                    // Only if there is more: waking costs a system call.
+                    // Only if there is more work, because waking costs a system call.
                     if self.find_free(&mut state, self.now_if_needed()) {
                         self.timers_changed.notify_one();
                     }
@@ -117,8 +118,8 @@ impl SchedulerCore {
         let mut slices = frame.slices().iter().map(|slice| slice.batch().id());
         let (first, others) = (slices.next(), slices.collect::<Vec<u64>>());
         let function = frame.function_id();
-        // The calls of a frame that a panic dropped are back in their queue: handing them out again
-        // could go on for ever.
+        // After a panic, the calls of the dropped frame are back in their queue. Handing them out
+        // again could repeat without end.
         if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
             warn!(function, "a lane panicked");
             let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
@@ -136,15 +137,15 @@ impl SchedulerCore {
         batches.iter().for_each(|batch| self.end_open(batch, Some(function), &cause));
     }
 
-    /// The next frame; if the search panics, its batch is broken.
+    /// Returns the next step; if the search panics, the function is broken.
     fn next_or_broken(self: &Arc<Self>, state: &mut SchedulerState) -> Next {
-        state.looks_at = None;
+        state.handing_out = None;
         let panic = match catch_unwind(AssertUnwindSafe(|| self.next_frame(state))) {
             Ok(next) => return next,
             Err(panic) => panic,
         };
-        // Calls that are gathered may have been taken out of several batches.
-        let Some((batch, function)) = state.looks_at else { return Next::Nothing };
+        // Gathered calls may have been taken out of several batches.
+        let Some((batch, function)) = state.handing_out else { return Next::Nothing };
         let batch = batch.filter(|_| self.function(function).gather.is_none());
         let batches = match batch {
             Some(batch) => state.works.get(batch).map(|work| work.batch.clone()).into_iter().collect(),
@@ -178,21 +179,21 @@ impl SchedulerCore {
         let frame = Frame::new(state.last_frame, self.clone(), self.clock, function, taken);
         let cheap = self.cheap_frames(function, state.estimates[function]) < usize::MAX;
         let frame = frame.reporting(share.map(order::ConcurrentCalls::report_every)).counted_as_cheap(cheap);
-        let InHand { frames, calls, cheap } = &mut state.in_flight[function];
+        let LaneCounts { frames, calls, cheap } = &mut state.in_flight[function];
         *frames += 1;
-        *calls += frame.in_hand().calls;
-        *cheap += frame.in_hand().cheap;
+        *calls += frame.lane_counts().calls;
+        *cheap += frame.lane_counts().cheap;
         frame
     }
 
-    /// Returns whether a function may be given another frame.
+    /// Returns whether a function may get another frame.
     fn is_free(&self, state: &SchedulerState, function: FunctionId, now_ns: u64) -> bool {
         let (in_flight, estimate) = (state.in_flight[function], state.estimates[function]);
         let fits = match self.concurrent_calls(function, estimate) {
             Some(share) => share.has_room(in_flight.calls),
             None => {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
-                // A permit is not to wait for a place in the lane.
+                // A permit must not wait for a place in the lane.
                 let limited = self.limiters[function].is_some();
                 in_flight.frames < if limited { most.min(self.lane(function).parallelism(function)) } else { most }
             }
@@ -203,19 +204,19 @@ impl SchedulerCore {
         state.limiter_pauses[function].is_over(now_ns) && fits && self.lane(function).room(function) > 0
     }
 
-    /// The clock, where a limit or gathering looks at it: most are spared that.
+    /// Returns the clock if a limit or gathering needs it, otherwise 0 without reading it.
     fn now_if_needed(&self) -> u64 {
         let looks =
             self.limiters.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
         if looks { self.clock.now_ns() } else { 0 }
     }
 
-    /// Finds the functions that have calls to hand out and may be given a frame, if there are any.
+    /// Finds the functions that have calls to hand out and may get a frame, if there are any.
     fn find_free(&self, state: &mut SchedulerState, now_ns: u64) -> bool {
         let mut free = std::mem::take(&mut state.free);
         free.clear();
         for function in 0..self.functions.len() {
-            state.looks_at = Some((None, function));
+            state.handing_out = Some((None, function));
             free.push(state.works.has_ready(function) && self.is_free(state, function, now_ns));
         }
         let any = free.contains(&true);
@@ -237,11 +238,12 @@ impl SchedulerCore {
 
     /// Takes the calls that go next, of functions that are `free`.
     fn choose_of(self: &Arc<Self>, state: &mut SchedulerState, free: &mut [bool], now_ns: u64) -> NextCalls {
-        let SchedulerState { works, estimates, in_flight, limiter_pauses, timers, looks_at, .. } = state;
+        let SchedulerState { works, estimates, in_flight, limiter_pauses, timers, handing_out, .. } = state;
         let waiting = gather::waiting(works, &self.functions, |function| free[function], now_ns);
         for WaitingSamples { batch, function, until_ns } in &waiting {
-            let looks_ns = works.edit(*batch, *function, |queue| std::mem::replace(&mut queue.looks_ns, *until_ns));
-            if looks_ns != Some(*until_ns) && timers.set(*until_ns, Due::Look) {
+            let waits_until_ns =
+                works.edit(*batch, *function, |queue| std::mem::replace(&mut queue.waits_until_ns, *until_ns));
+            if waits_until_ns != Some(*until_ns) && timers.set(*until_ns, Due::Look) {
                 self.timers_changed.notify_one();
             }
         }
@@ -256,9 +258,9 @@ impl SchedulerCore {
             let function =
                 order::choose(work, estimates, &self.heights, lane, |one| free[one], |one| held.contains(&one));
             let Some(function) = function else { return NextCalls::Nothing };
-            *looks_at = Some((Some(batch), function));
-            // The next calls become known only by taking them: those that must wait go back to
-            // their places.
+            *handing_out = Some((Some(batch), function));
+            // The next calls are determined by taking them; calls that must wait go back to their
+            // places.
             let size = self.frame_size(function, estimates[function], in_flight[function]);
             let mut take = || self.take(works, batch, function, size);
             let of = |taken: Option<TakenCalls>, permit| {
@@ -309,16 +311,16 @@ impl SchedulerCore {
         }
     }
 
-    /// Returns whether the circuit breaker of a function is open, which is then tried with calls
-    /// that have not failed before.
+    /// Returns whether the circuit breaker of a function is open, and is then tried with calls that
+    /// have not failed before.
     fn tries_fresh(&self, function: FunctionId) -> bool {
         self.limiters[function].as_ref().is_some_and(|limiter| limiter.breaker_is_open())
     }
 
-    /// Returns whether a batch has only calls that failed before, while another has others to try
-    /// with.
+    /// Returns whether a batch has only calls that failed before, while another batch has fresh
+    /// ones.
     fn leaves_to_fresh(&self, works: &OpenBatches, batch: u64, function: FunctionId) -> bool {
-        // A batch has no queues of hidden functions, whose calls are in other batches.
+        // Hidden functions have no queues in a batch; their calls are in other batches.
         let fresh = |work: &Work| work.queues.get(function).is_some_and(|queue| queue.has_fresh(work.submitted()));
         self.tries_fresh(function) && !works.get(batch).is_some_and(fresh) && works.ready(function).any(fresh)
     }
@@ -343,13 +345,13 @@ impl SchedulerCore {
     }
 }
 
-/// Why a function is broken where looking for its calls panicked.
+/// Returns the reason of a function that is broken because the search for its calls panicked.
 fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the scheduler panicked over it, please report this: {}", text.unwrap_or("no message"))
 }
 
-/// Tokens that these calls take together, where their function counts them.
+/// Tokens that these calls take together, if their function counts them.
 fn tokens_of(taken: &TakenCalls, function: FunctionId) -> Option<f64> {
     let of = |(batch, calls): (&Arc<Batch>, &[Call])| {
         let payload = batch.payload()?;

@@ -1,4 +1,4 @@
-//! Calls left in each batch: one queue of calls per function.
+//! The remaining calls of each batch: one queue per function.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,38 +9,38 @@ use crate::call::{Call, Cause};
 use crate::function::Function;
 use crate::scheduler::timer_queue::DueQueue;
 
-/// The calls of one function in one batch that are not with a lane.
+/// The calls of one function in one batch that no lane has.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// First sample that was never handed out.
+    /// The first sample that was never handed out.
     pub cursor: usize,
     /// Calls of a streamed batch or of a gated function, never handed out, in the order in which
     /// they became possible.
     pub arrived: VecDeque<Call>,
     /// Calls that came back (innocent, retried, suspect) and `finish_group` calls; they go first.
     pub returned: VecDeque<Call>,
-    /// Cells whose gates were not asked yet: their calls may come.
+    /// Cells whose gates were not decided yet, so calls may still come.
     pub undecided: usize,
-    /// Calls of a function with a limit that failed or were deferred. Each waits until this many
-    /// fresh calls were handed out, as long as there are any: what fails by itself holds up no
-    /// others.
+    /// Calls of a function with a limit that failed or were deferred. Each waits until the given
+    /// number of fresh calls was handed out, or until none is left: a call that fails by itself
+    /// must not hold up others.
     pub retried: VecDeque<(usize, Call)>,
-    /// Fresh calls that were handed out.
+    /// Number of fresh calls that were handed out.
     pub handed_out: usize,
-    /// Set once; from then on nothing of the queue is handed out or reopened.
+    /// Set once; from then on no call of the queue is handed out or reopened.
     pub closed: Option<Cause>,
-    /// Number of times that another function of its pool went first since its last turn.
+    /// Times that another function of its pool went first since its last turn.
     pub passed_over: usize,
     /// Time until which the queued samples wait for more, if a time was set.
-    pub looks_ns: u64,
-    /// Calls of a streamed batch that end when their `total_timeout` passes: where each begins, and
-    /// whether it is a `finish_group` call.
+    pub waits_until_ns: u64,
+    /// Calls of a streamed batch that end when their `total_timeout` passes: the first sample of
+    /// each, and whether it is a `finish_group` call.
     pub late: DueQueue<(usize, bool)>,
 }
 
 impl Queue {
-    /// Returns whether there is something to hand out; `samples` are those that the batch was
-    /// submitted with.
+    /// Returns whether there is a call to hand out; `samples` is the number of samples at
+    /// submission.
     pub(crate) fn is_ready(&self, samples: usize) -> bool {
         self.closed.is_none() && (self.has_first(samples) || !self.retried.is_empty())
     }
@@ -61,7 +61,7 @@ impl Queue {
         if self.closed.is_some() { 0 } else { self.returned.len() + self.arrived.len() + self.retried.len() + fresh }
     }
 
-    /// Sample at which the next call begins.
+    /// The sample at which the next call begins.
     pub(crate) fn position(&self, samples: usize) -> usize {
         let retried = self.retried.front().filter(|_| !self.has_first(samples)).map(|(_, call)| call);
         self.returned.front().or_else(|| self.arrived.front()).or(retried).map_or(self.cursor, |call| call.first)
@@ -72,8 +72,8 @@ impl Queue {
         self.retried.push_back((self.handed_out.saturating_add(behind), call));
     }
 
-    /// Takes a call that failed or was deferred, if it is its turn; `fresh_first`: only if there is
-    /// no fresh call.
+    /// Takes a call that failed or was deferred, if it is its turn. If `fresh_first` is set, fresh
+    /// calls have precedence.
     pub(crate) fn take_retried(&mut self, samples: usize, fresh_first: bool) -> Option<Call> {
         let (after, _) = self.retried.front()?;
         let held_back = if fresh_first { self.has_fresh(samples) } else { *after > self.handed_out };
@@ -83,14 +83,14 @@ impl Queue {
         self.retried.pop_front().map(|(_, call)| call)
     }
 
-    /// Returns whether a call that goes first must go by itself: it died with its worker, or it is
-    /// not a call on samples.
+    /// Returns whether the next call must go by itself, because it died with its worker or is not a
+    /// call on samples.
     pub(crate) fn is_headed_alone(&self) -> bool {
         self.returned.front().is_some_and(|call| call.finish || (call.suspect && call.part == 0))
     }
 
-    /// Returns the samples that may be gathered with any others: how many, and the first.
-    pub(crate) fn standing(&self, samples: usize) -> Option<(usize, usize)> {
+    /// Returns the number of samples that may be gathered with any others, and the first of them.
+    pub(crate) fn gatherable(&self, samples: usize) -> Option<(usize, usize)> {
         let plain = self.returned.iter().take_while(|call| call.is_plain());
         let came_back = plain.clone().count();
         let first = plain.chain(&self.arrived).next().map_or(self.cursor, |call| call.first);
@@ -98,7 +98,7 @@ impl Queue {
         (self.closed.is_none() && all > 0).then_some((all, first))
     }
 
-    /// Takes samples that may be gathered with any others, at most `most`.
+    /// Takes at most `most` samples that may be gathered with any others.
     pub(crate) fn draw(&mut self, samples: usize, most: usize, into: &mut Vec<Call>) {
         for _ in 0..most {
             let came_back = self.returned.front().is_some_and(Call::is_plain);
@@ -115,19 +115,19 @@ impl Queue {
         }
     }
 
-    /// Takes the calls of one part, wherever they are in the queue.
+    /// Takes the calls of one part, from anywhere in the queue.
     pub(crate) fn draw_part(&mut self, part: u64) -> Vec<Call> {
         let (drawn, left): (Vec<Call>, Vec<Call>) = self.returned.drain(..).partition(|call| call.part == part);
         self.returned.extend(left);
         drawn
     }
 
-    /// Puts calls that were taken before all others.
+    /// Puts calls that were taken back before all others.
     pub(crate) fn put_back(&mut self, calls: &[Call]) {
         calls.iter().rev().for_each(|call| self.returned.push_front(*call));
     }
 
-    /// Closes the queue, unless it is.
+    /// Closes the queue; false if it was closed before.
     pub(crate) fn close(&mut self, cause: &Cause) -> bool {
         let first = self.closed.is_none();
         if first {
@@ -140,7 +140,7 @@ impl Queue {
     }
 }
 
-/// One batch's work.
+/// Remaining work of one batch.
 pub(crate) struct Work {
     pub batch: Arc<Batch>,
     pub queues: Vec<Queue>,
@@ -155,15 +155,15 @@ impl Work {
             if function.run_if.is_none() && !function.pure {
                 return Queue::default();
             }
-            // Its calls arrive, as those of a streamed batch do.
+            // Its calls arrive one by one, as in a streamed batch.
             Queue { cursor: samples, undecided: samples, ..Queue::default() }
         };
         let queues = batch.functions().iter().map(queue).collect();
         Self { batch, queues, early: DueQueue::default() }
     }
 
-    /// The samples that wait in the queues from the start; those of a streamed batch are queued as
-    /// they come.
+    /// The number of samples that are queued from the start; those of a streamed batch are queued
+    /// as they come.
     pub(crate) fn submitted(&self) -> usize {
         if self.batch.is_streamed() { 0 } else { self.batch.samples() }
     }

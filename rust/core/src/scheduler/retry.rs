@@ -3,7 +3,7 @@
 //! - `retries` counts attempts after the first. A call whose worker died is tried once more, alone,
 //!   beyond them. Deferrals, and failures that an open circuit breaker excuses, are not counted.
 //! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least `Retry-After`
-//!   up to `LONGEST_RETRY_AFTER`; a call deferred under a limit waits for that alone.
+//!   up to `LONGEST_RETRY_AFTER`; a call deferred under a limit waits for `Retry-After` only.
 //! - No attempt starts after `total_timeout` or `batch_timeout`.
 //! - "Too many requests" defers a call up to `DEFERRALS` times, or more under a limit. 400, 401,
 //!   403, 404 and 422 are final.
@@ -18,10 +18,10 @@ use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
-/// Time before the end of a pause at which a call that waited for it is back.
+/// Time before the end of a pause at which a call that waited for it is queued again.
 const BEFORE_THE_END_NS: u64 = 1_000_000;
-/// Number of deferrals of a call that has fewer retries: by itself, and where its limit pauses for
-/// all calls, of which one after the other finds out whether that was long enough.
+/// Most deferrals of a call that has fewer retries: without a limit, and with a limit, whose pause
+/// is tested by one call after the other.
 const DEFERRALS: u16 = 8;
 const DEFERRALS_UNDER_LIMIT: u16 = 32;
 
@@ -30,7 +30,7 @@ const DEFERRALS_UNDER_LIMIT: u16 = 32;
 pub(crate) struct Again {
     pub due_ns: u64,
     pub suspect: bool,
-    /// The attempt was not a failure of the call's: the server had too many requests.
+    /// True if the server had too many requests, which is not a failure of the call.
     pub deferred: bool,
 }
 
@@ -60,8 +60,8 @@ pub(crate) fn decide(
         }
         let jitter = backoff_ns(times, random);
         let asked_ns = failure.retry_after.map_or(0, |asked: Duration| nanos(asked.min(LONGEST_RETRY_AFTER)));
-        // A limit pauses for all its calls: each waits for its `Retry-After` alone, and is back
-        // before the pause is over.
+        // A limit pauses for all its calls: each waits for its `Retry-After` only, and is queued
+        // again before the pause ends.
         let wait = if deferred && policy.limit.is_some() {
             asked_ns.saturating_sub(BEFORE_THE_END_NS)
         } else {
@@ -72,18 +72,18 @@ pub(crate) fn decide(
     (expires_ns.is_none_or(|expires| again.due_ns < expires)).then_some(again)
 }
 
-/// The attempts of one request, where a lane makes several for a call.
+/// The attempts of one request, for lanes that make several requests for a call.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestAttempts(Call);
 
 impl RequestAttempts {
-    /// Before the first one has ended.
+    /// The first attempt of a request.
     #[must_use]
     pub const fn first() -> Self {
         Self(Call::fresh(0))
     }
 
-    /// The number of this one, from 1.
+    /// The number of this attempt, from 1.
     #[must_use]
     pub const fn attempt(&self) -> u16 {
         self.0.attempt
@@ -95,7 +95,8 @@ impl RequestAttempts {
         History { failed_before: self.0.has_failed(), throttled_before: self.0.deferred > 0, excused: self.0.excused }
     }
 
-    /// This one has failed: when the next is due, by the rules for a call; `None`: it was the last.
+    /// Records that this attempt has failed. Returns when the next one is due, by the rules for
+    /// calls; `None` if it was the last.
     pub fn next_ns(
         &mut self,
         policy: &Policy,

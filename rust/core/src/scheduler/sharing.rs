@@ -1,11 +1,11 @@
-//! Identical calls of pure functions: made once, for all who ask, and not at all where the outcome
-//! of an earlier one was kept.
+//! Identical calls of pure functions: one is made, or none if an earlier outcome was kept.
 //!
-//! - Every waiter gets an outcome once: that of the call that leads, a failure after its retries
-//!   too. If the leader was ended from outside (a cancellation, a timeout of its batch or group,
-//!   its total timeout), a waiting call leads in its place.
-//! - A waiter keeps its own bounds: what ends it meanwhile is its outcome.
-//! - Identities are made on threads that may block, a few samples at a time, so that the first
+//! - Every waiting call gets one outcome: that of the leading call, even a failure after its
+//!   retries. If the leader was ended from outside (a cancellation, a timeout of its batch or
+//!   group, its total timeout), a waiting call leads in its place.
+//! - A waiting call keeps its timeouts: if one of them passes first, the call ends with that
+//!   timeout.
+//! - Identities are computed on threads that may block, a few samples at a time, so that the first
 //!   calls need not wait for the last.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,11 +21,11 @@ use crate::outcome_cache::{KeptOutcome, OutcomeKey};
 use crate::scheduler::shared_calls::{CallKey, Waiter};
 use crate::scheduler::state::SchedulerCore;
 
-/// Samples whose identities are made before their calls can be handed out.
+/// Samples whose identities are computed before their calls can be handed out.
 const CHUNK: usize = 64;
 
 impl SchedulerCore {
-    /// Makes calls of a pure function possible, of identical ones in flight the first.
+    /// Makes calls of a pure function possible; of identical calls in flight only the first.
     pub(super) fn share(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, samples: Vec<usize>) {
         if samples.is_empty() {
             return;
@@ -39,12 +39,12 @@ impl SchedulerCore {
                 }
             }));
             if identified.is_err() {
-                // Nobody else would make these calls.
+                // The calls would otherwise never be made or ended.
                 let why = Note { reason: "looking for identical calls panicked".to_owned(), traceback: None };
                 core.end_broken(&[batch], function, &why);
             }
         };
-        // Models have no threads but their own.
+        // Models have no threads except their own.
         if cfg!(all(test, feature = "loom")) {
             identify();
         } else {
@@ -59,15 +59,15 @@ impl SchedulerCore {
             let all = samples.iter().copied().zip(keys);
             all.filter(|(sample, key)| key.is_none_or(|key| sharing.join(key, batch, *sample))).collect()
         };
-        let calls = self.without_known(batch, function, leaders);
+        let calls = self.without_kept(batch, function, leaders);
         self.queue_shared(batch, function, &calls, samples.len());
-        // A call that a sweep ended before it led was not visible to any thread.
+        // A sweep may have ended a call before it led, when no thread could find it.
         let ended = samples.iter().filter(|sample| !is_open(batch, function, **sample));
         ended.for_each(|sample| self.pass_on_shared(batch, function, *sample));
         self.pump();
     }
 
-    /// Returns the identities of these samples' calls; `None` if that is unknown.
+    /// Returns the identities of these samples' calls; `None` if a payload has none.
     fn keys(
         &self,
         batch: &Batch,
@@ -92,8 +92,8 @@ impl SchedulerCore {
         indexes.iter().map(key).collect()
     }
 
-    /// The calls that must be made; those whose outcomes were kept get them.
-    fn without_known(
+    /// Returns the calls that must be made; the others get their kept outcomes.
+    fn without_kept(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
         function: FunctionId,
@@ -109,7 +109,7 @@ impl SchedulerCore {
             match key.and_then(|_| found.next().flatten()) {
                 Some(outcome) => {
                     hits += 1;
-                    self.complete_known(batch, function, sample, &outcome);
+                    self.complete_kept(batch, function, sample, &outcome);
                 }
                 None => calls.push(Call::fresh(sample)),
             }
@@ -125,16 +125,16 @@ impl SchedulerCore {
         calls
     }
 
-    /// Gives a sample, and those that wait for it, an outcome that was kept.
-    fn complete_known(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, known: &KeptOutcome) {
+    /// Gives a kept outcome to a sample and the samples that wait for it.
+    fn complete_kept(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, known: &KeptOutcome) {
         let waiters =
             self.sharing.lock().leave(batch.id(), function, sample).map_or(Vec::new(), |(_, waiters)| waiters);
         self.give(batch, function, sample, known, OutcomeOrigin::EarlierCall);
         self.give_all(function, waiters, known);
     }
 
-    /// Puts calls into their queue, unless they are ended or about to be; `decided` were not
-    /// possible before.
+    /// Puts calls into their queue, unless they have ended or are about to; `decided` is the number
+    /// of them that was not possible before.
     fn queue_shared(&self, batch: &Arc<Batch>, function: FunctionId, calls: &[Call], decided: usize) {
         let mut state = self.state.lock();
         let is_early = |call: &&Call| batch.is_delivered_early(call.first / batch.group_size());
@@ -147,13 +147,14 @@ impl SchedulerCore {
         });
     }
 
-    /// A cell of a pure function has its outcome: it is kept, and the waiting calls get it, or one
-    /// of them leads.
+    /// Keeps the outcome of a cell of a pure function. The waiting calls get it, or one of them
+    /// leads.
     pub(super) fn pass_on_shared(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize) {
         let (grid, column) = batch.place(function, false);
         let cached = self.function(function).cache.as_ref();
         if let Some(cache) = cached {
-            // Before it leaves: whoever asks later finds the outcome or waits for it.
+            // Kept before it leaves: a call that comes later finds the outcome or waits for the
+            // leader.
             let key = self.sharing.lock().key_of(batch.id(), function, sample);
             let outcome = grid.read(sample, column).filter(|(outcome, _)| outcome.status.is_answer());
             if let (Some((_, key)), Some((outcome, _))) = (key, outcome)
@@ -193,7 +194,7 @@ impl SchedulerCore {
         }
     }
 
-    /// Completes a cell, if it is open, with what an identical call gave.
+    /// Completes a cell, if it is open, with the outcome of an identical call.
     fn give(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
@@ -234,7 +235,7 @@ impl SchedulerCore {
         self.call_counts[function].count_shared();
     }
 
-    /// The first waiter whose cell is open leads the others.
+    /// Makes the first waiting call whose cell is open lead the others.
     fn hand_over(self: &Arc<Self>, key: CallKey, waiters: Vec<Waiter>) {
         let function = key.0;
         let led: Vec<Waiter> = {
@@ -254,14 +255,14 @@ impl SchedulerCore {
     }
 }
 
-/// Origin of an outcome that needs no call.
+/// Origin of an outcome without a call.
 #[derive(Clone, Copy)]
 enum OutcomeOrigin {
     IdenticalCall,
     EarlierCall,
 }
 
-/// Returns the kept result of a sample's call; it is not a failure.
+/// Returns the kept form of a sample's outcome, which is not a failure.
 fn kept(batch: &Batch, function: FunctionId, sample: usize, outcome: Outcome) -> KeptOutcome {
     KeptOutcome {
         value: (outcome.status == Status::Ok).then_some(outcome.value),

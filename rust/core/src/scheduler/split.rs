@@ -1,4 +1,4 @@
-//! Splits a call on gathered samples that failed: two calls on half of them, or an end.
+//! Splits a failed call on gathered samples into two calls, or ends it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::scheduler::timer_queue::Due;
 /// A call and its batch.
 type Of<'a> = (&'a Arc<Batch>, Call);
 
-/// Returns whether a failure is about the endpoint, for all calls alike.
+/// Returns whether the endpoint caused a failure, which then affects all calls alike.
 fn is_of_endpoint(failure: &Failure) -> bool {
     let Some(Answer::Status(status)) = failure.answer else {
         return matches!(failure.answer, Some(Answer::Unreachable | Answer::Broken));
@@ -22,15 +22,15 @@ fn is_of_endpoint(failure: &Failure) -> bool {
     matches!(status, 300..=399 | 401 | 403 | 404 | 405 | 407 | 429 | 502..=504)
 }
 
-/// Calls by batch, in the order in which they came.
+/// Groups calls by batch, in their order.
 fn by_batch(calls: Vec<Of<'_>>) -> Vec<(u64, Vec<Call>)> {
     let pieces = calls.chunk_by(|(one, _), (other, _)| one.id() == other.id());
     pieces.map(|piece| (piece[0].0.id(), piece.iter().map(|(_, call)| *call).collect())).collect()
 }
 
 impl SchedulerCore {
-    /// A call on several samples failed: they are tried again in two parts, or have failed.
-    /// `excused`: its endpoint fails for all calls.
+    /// Ends a call on several samples that failed: with another try in two parts, or with their
+    /// failure. `excused` means that the endpoint fails for all calls.
     pub(crate) fn gathered_failed(
         self: &Arc<Self>,
         function: FunctionId,

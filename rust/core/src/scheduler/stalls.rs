@@ -1,5 +1,5 @@
-//! The watchdog: looks now and then whether calls end, and reports when none has for long. It takes
-//! no thread's time but its own task's, and looks at few numbers.
+//! The watchdog: checks at intervals whether calls end, and reports when none has ended for long.
+//! It is one task, which reads a few numbers.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::scheduler::state::SchedulerCore;
 use crate::stall::{Activity, StallDetector};
 
-/// Watches until the engine is gone; `report` takes how long a stall has lasted.
+/// Watches until the engine is gone; `report` is called with the duration of a stall.
 pub(super) async fn watch(core: Weak<SchedulerCore>, after: Duration, report: Arc<dyn Fn(Duration) + Send + Sync>) {
     let mut detector = StallDetector::new(after);
     loop {
@@ -45,8 +45,7 @@ impl SchedulerCore {
         if open.is_empty() {
             return Some(Activity { running: false, ended: (ended, 0) });
         }
-        // Completes the calls that lanes keep back for a moment, to complete them with the next
-        // ones.
+        // Completes calls that lanes hold back for a moment to complete them together.
         self.complete_ended();
         let running = in_flight
             .iter()

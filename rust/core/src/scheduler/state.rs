@@ -9,7 +9,7 @@ use crate::batch::Batch;
 use crate::call::{Call, Cause};
 use crate::clock::Clock;
 use crate::dependents;
-use crate::frame::InHand;
+use crate::frame::LaneCounts;
 use crate::function::{Function, FunctionId};
 use crate::lane::{CallsRun, Lane};
 use crate::limits::{LimitWarning, Limiter};
@@ -24,66 +24,66 @@ use crate::scheduler::shared_calls::SharedCalls;
 use crate::scheduler::timer_queue::Timers;
 use crate::sync::{AtomicU64, Mutex};
 
-/// Number of fresh calls that go before a retried one: at least this many, and a multiple of those
-/// that may be in flight. A batch of that size has its retries at its end, and no sample of a
-/// larger one waits for longer than that.
+/// Number of fresh calls that go before a retried one: at least this many, and a multiple of the
+/// calls that may be in flight. A batch of this size has its retries at its end, and in a larger
+/// batch no sample waits for more fresh calls.
 const BEHIND: usize = 1024;
 const BEHIND_WIDTHS: usize = 4;
 
 pub(super) struct SchedulerCore {
     pub(super) runtime: Handle,
     pub(super) clock: Clock,
-    /// Calls of pure functions in flight, and the calls that wait for them.
+    /// Calls of pure functions in flight, and the calls that wait for their outcomes.
     pub(super) sharing: Mutex<SharedCalls>,
     /// Per function, since the start.
     pub(super) call_counts: Box<[CallCounters]>,
     pub(super) functions: Arc<[Function]>,
     pub(super) lanes: Vec<Arc<dyn Lane>>,
-    /// Per function, how many others wait one after the other for its outcomes.
+    /// Per function, the longest chain of functions that wait for its outcomes.
     pub(super) heights: Vec<usize>,
-    /// Per function, where it has a limit.
+    /// Per function, its limiter if it has a limit.
     pub(super) limiters: Vec<Option<Arc<Limiter>>>,
     pub(super) state: Mutex<SchedulerState>,
-    /// Signalled when a timer was set that is sooner than all others, when a thread leaves frames
-    /// to hand out to `keep_time`, and at the end.
+    /// Signalled when a new timer is the soonest, when a thread leaves frames to `keep_time`, and
+    /// at the end.
     pub(super) timers_changed: Arc<Notify>,
-    /// Outcomes that came too late. Written by frames.
+    /// Number of outcomes that came too late. Written by frames.
     pub(super) late: AtomicU64,
     /// Usage of each function since the start. Written by frames.
     pub(super) usage: Mutex<Vec<Usage>>,
     pub(super) releases: Arc<PayloadRelease>,
-    /// Called with what to warn of. Written once, before the first batch.
+    /// Called with warnings. Written once, before the first batch.
     pub(super) limit_listener: OnceLock<LimitListener>,
     /// All sinks of telemetry. Written once, before the first batch.
     pub(super) observers: OnceLock<Vec<Arc<dyn Telemetry>>>,
-    /// The one of them that takes events. Written once, before the first batch.
+    /// The sink that takes events. Written once, before the first batch.
     pub(super) tracer: OnceLock<Arc<dyn Telemetry>>,
 }
 
-/// Takes a function, what to warn of, and the reason of its last call that failed.
+/// Takes a function, a warning, and the reason of its last call that failed.
 type LimitListener = Box<dyn Fn(FunctionId, LimitWarning, &str) + Send + Sync>;
 
 pub(super) struct SchedulerState {
     pub(super) works: OpenBatches,
     pub(super) estimates: Vec<Estimate>,
-    /// Calls with the lanes, per function.
-    pub(super) in_flight: Vec<InHand>,
-    /// Per function: the time until which its limit lets nothing through.
+    /// Calls that lanes have, by function.
+    pub(super) in_flight: Vec<LaneCounts>,
+    /// Per function, the pause in which its limit allows no call.
     pub(super) limiter_pauses: Vec<LimiterPause>,
     pub(super) timers: Timers,
-    /// Frames, and calls of frames that go on, that have ended; batches that are done.
+    /// Number of ended frames, ended calls of frames that go on, and batches that are done.
     pub(super) ended: u64,
     pub(super) last_batch: u64,
     pub(super) last_frame: u64,
-    /// Parts of calls that were split.
+    /// Number of the last part of a split call.
     pub(super) last_part: u64,
-    /// A thread is handing out frames.
+    /// True while a thread hands out frames.
     pub(super) pumping: bool,
-    /// True for functions that may get another frame: kept to be used again.
+    /// Per function, true if it may get another frame; kept to avoid an allocation.
     pub(super) free: Vec<bool>,
-    /// The batch and function that this thread works on, for the case that it panics: a function,
-    /// of one batch or of all.
-    pub(super) looks_at: Option<(Option<u64>, FunctionId)>,
+    /// The function that the thread which hands out frames works on, in one batch or in all, in
+    /// case it panics.
+    pub(super) handing_out: Option<(Option<u64>, FunctionId)>,
     pub(super) closed: bool,
 }
 
@@ -93,7 +93,7 @@ impl SchedulerCore {
         let state = SchedulerState {
             works: OpenBatches::new(functions.len()),
             estimates: vec![Estimate::default(); functions.len()],
-            in_flight: vec![InHand::default(); functions.len()],
+            in_flight: vec![LaneCounts::default(); functions.len()],
             limiter_pauses: vec![LimiterPause::default(); functions.len()],
             timers: Timers::default(),
             ended: 0,
@@ -102,7 +102,7 @@ impl SchedulerCore {
             last_part: 0,
             pumping: false,
             free: Vec::new(),
-            looks_at: None,
+            handing_out: None,
             closed: false,
         };
         Self {
@@ -133,22 +133,22 @@ impl SchedulerCore {
         &self.lanes[self.functions[function].lane]
     }
 
-    /// Has the lanes complete the ended calls, since open calls are about to be ended (lane-1).
+    /// Makes the lanes complete the ended calls, because open calls are about to be ended (lane-1).
     pub(super) fn complete_ended(&self) {
         self.lanes.iter().for_each(|lane| lane.complete_ended());
     }
 
     /// Returns the bounds of a function's calls on a lane that runs them side by side.
     pub(super) fn concurrent_calls(&self, function: FunctionId, estimate: Estimate) -> Option<ConcurrentCalls> {
-        // If there is a limit, a frame has one call, and there are no more than can go.
+        // A frame under a limit has one call, and the limit bounds the number of frames.
         match self.lane(function).calls_run(function) {
             CallsRun::AtMost(width) if self.limiters[function].is_none() => Some(ConcurrentCalls::new(width, estimate)),
             _ => None,
         }
     }
 
-    /// Returns the bound of the calls in the next frame of a function.
-    pub(super) fn frame_size(&self, function: FunctionId, estimate: Estimate, in_flight: InHand) -> FrameSize {
+    /// Returns the size of the next frame of a function.
+    pub(super) fn frame_size(&self, function: FunctionId, estimate: Estimate, in_flight: LaneCounts) -> FrameSize {
         let (spec, lane) = (self.function(function), self.lane(function));
         let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
         match self.concurrent_calls(function, estimate) {
@@ -161,13 +161,13 @@ impl SchedulerCore {
         }
     }
 
-    /// Returns the bound of the frames of cheap calls, if a function's calls are cheap.
+    /// Returns the most frames of a function whose calls are cheap.
     pub(super) fn cheap_frames(&self, function: FunctionId, estimate: Estimate) -> usize {
         if estimate.is_cheap() { self.lane(function).frames_for_cores(function) } else { usize::MAX }
     }
 
-    /// Puts calls back that are tried again: if a limit tells that there is one endpoint behind
-    /// them, a call that failed alone goes behind fresh ones.
+    /// Queues calls for another attempt. A single failed call goes behind fresh ones if its
+    /// function has a limit: all calls then go to one endpoint.
     pub(super) fn put_back_retried(
         &self,
         state: &mut SchedulerState,
@@ -193,28 +193,29 @@ impl SchedulerCore {
 }
 
 impl SchedulerState {
-    /// Why a queue was closed, if it was.
+    /// Returns the cause for which a queue was closed, if it was closed.
     pub(super) fn closed(&self, batch: u64, function: FunctionId) -> Option<Cause> {
         self.works.queue(batch, function)?.closed.clone()
     }
 
-    /// Subtracts `freed` from a frame's calls.
-    pub(super) fn freed(&mut self, function: FunctionId, freed: InHand) {
-        let InHand { frames, calls, cheap } = &mut self.in_flight[function];
+    /// Subtracts `freed` from the calls that lanes have.
+    pub(super) fn freed(&mut self, function: FunctionId, freed: LaneCounts) {
+        let LaneCounts { frames, calls, cheap } = &mut self.in_flight[function];
         *frames -= freed.frames;
         *calls -= freed.calls;
         *cheap -= freed.cheap;
     }
 
-    /// `give_back` for several batches at once: what belongs together comes back together.
+    /// Like `give_back`, for several batches under one lock, so that calls that ran together are
+    /// queued together.
     pub(super) fn take_back(&mut self, function: FunctionId, calls: Vec<(u64, Vec<Call>)>) {
         for (batch, calls) in calls {
             self.give_back(batch, function, calls);
         }
     }
 
-    /// Puts a call back whose attempt failed or was deferred, behind `behind` fresh ones of its
-    /// queue, unless that was closed (scheduler-1).
+    /// Queues a call whose attempt failed or was deferred, behind `behind` fresh calls, unless the
+    /// queue was closed (scheduler-1).
     pub(super) fn retry(&mut self, batch: u64, function: FunctionId, call: Call, behind: usize) {
         self.works.edit(batch, function, |queue| {
             if queue.closed.is_none() {

@@ -1,22 +1,22 @@
-//! Timers: what is due when.
+//! Timers: the times at which work is due.
 //!
-//! A batch that is done takes its timers with it, at a cost that does not depend on how many others
-//! are set. For the timeouts of a streamed batch's calls or groups, only the soonest is here: the
-//! others are in a `DueQueue`, which drops the ended ones.
+//! The timers of a batch that is done are removed at a cost that does not depend on the number of
+//! other timers. Only the soonest timeout of a streamed batch's calls or groups is here: the others
+//! are in a `DueQueue`, which drops the ended ones.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::call::{Call, Cause};
 use crate::function::FunctionId;
 
-/// Action when a time comes.
+/// Work to do at a time.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Hand out other attempts, of these batches.
+    /// Queue other attempts, of these batches.
     Retry { function: FunctionId, calls: Vec<(u64, Vec<Call>)> },
     /// End the open calls of one function, or of all.
     Expire { batch: u64, function: Option<FunctionId>, cause: Cause },
-    /// Look for work again: a limit lets more through.
+    /// Search for work again, because a limit allows more calls.
     Look,
     /// Write the ends of calls that a limiter could not write.
     Flush { function: FunctionId },
@@ -36,7 +36,7 @@ impl Due {
     }
 }
 
-/// When, and which of those of that time.
+/// Time, and a number that distinguishes timers of the same time.
 type Key = (u64, u64);
 
 /// Timers, soonest first.
@@ -60,12 +60,12 @@ impl Timers {
         soonest
     }
 
-    /// When the next one is due.
+    /// Returns the time of the next timer.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.due.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
-    /// The next one that is due at `now_ns`.
+    /// Takes the next timer that is due at `now_ns`.
     pub(crate) fn take(&mut self, now_ns: u64) -> Option<Due> {
         let next = self.due.first_entry().filter(|next| next.key().0 <= now_ns)?;
         let (key, due) = next.remove_entry();
@@ -77,7 +77,8 @@ impl Timers {
         Some(due)
     }
 
-    /// Lets the timers of a batch go, which is done. A retry may have calls of others too.
+    /// Removes the timers of a batch that is done. A retry timer may also have calls of other
+    /// batches.
     pub(crate) fn forget(&mut self, batch: u64) {
         for key in self.of_batch.remove(&batch).unwrap_or_default() {
             if let Some(Due::Retry { calls, .. }) = self.due.get_mut(&key) {
@@ -91,7 +92,7 @@ impl Timers {
     }
 }
 
-/// Entries of one batch that are each due at a separate time, soonest first.
+/// Entries of one batch, each due at a separate time, soonest first.
 #[derive(Debug)]
 pub(crate) struct DueQueue<T>(VecDeque<(u64, T)>);
 
@@ -102,13 +103,13 @@ impl<T> Default for DueQueue<T> {
 }
 
 impl<T> DueQueue<T> {
-    /// Adds one; true if a timer must be set for it. Entries at the front for which `is_over` holds
-    /// are removed: most ends in the order in which it came.
+    /// Adds an entry; true if a timer must be set for it. Entries at the front for which `is_over`
+    /// holds are removed, because most end in the order of their arrival.
     pub(crate) fn add(&mut self, due_ns: u64, thing: T, is_over: impl Fn(&T) -> bool) -> bool {
         while self.0.front().is_some_and(|(_, thing)| is_over(thing)) {
             self.0.pop_front();
         }
-        // They come nearly in order.
+        // Entries come nearly in order.
         let place = self.0.iter().rposition(|(other_ns, _)| *other_ns <= due_ns).map_or(0, |before| before + 1);
         self.0.insert(place, (due_ns, thing));
         place == 0

@@ -1,8 +1,8 @@
 //! Spending under a cap, in a file, for all processes of a host that share it, used under a lock.
 //!
-//! - Requests in flight of a dead process are forgotten; what it had spent counts.
-//! - Once no process that shares it lives, the next one starts at 0, unless the file is `kept`: it
-//!   is then of one run by its name.
+//! - Requests in flight of a dead process are dropped; its past spending still counts.
+//! - Once no process that shares the file lives, the next one starts at 0, unless the file is
+//!   `kept`: its name is then that of one run.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::locked_file::{LockedFile, boot};
 
 /// "GUERCOS" and the version of the layout.
 const MAGIC: u64 = 0x4755_4552_434F_5303;
-/// Between two looks which leases are alive.
+/// Interval of checks which leases are alive.
 const CHECK_NS: u64 = 200_000_000;
 
 /// See the module.
@@ -25,7 +25,7 @@ pub(super) struct SpendingFile {
     kept: bool,
     boot: u64,
     me: Lease,
-    /// Leases in the file, at the last use, and when they were looked at.
+    /// Number of leases in the file at the last use, and the time when they were checked.
     count: usize,
     checked_ns: Option<u64>,
 }
@@ -38,7 +38,7 @@ pub(super) struct LockedSpending {
 }
 
 impl LockedSpending {
-    /// Requests in flight of all engines.
+    /// Number of requests that all engines have in flight.
     pub(super) fn in_flight(&self) -> u64 {
         self.leases.iter().map(|lease| lease.in_flight).fold(0, u64::saturating_add)
     }
@@ -66,10 +66,10 @@ impl SpendingFile {
         done.map(Some)
     }
 
-    /// Gives up its lease, so that a cap that is not kept starts anew with the next run.
+    /// Gives up its lease, so that a cap that is not kept starts at 0 in the next run.
     pub(super) fn leave(&mut self, now_ns: u64) {
         if self.file.is_open() {
-            // The lease ends with the process if the lock is taken.
+            // If the file is locked, the lease ends with the process.
             let _ = self.with(now_ns, |locked| locked.leases[locked.me] = Lease::default());
         }
     }

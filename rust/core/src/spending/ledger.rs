@@ -1,11 +1,11 @@
-//! The arithmetic of a cap: what was spent, and whether one more request may go.
+//! The arithmetic of a cap: the amount spent, and whether one more request may go.
 //!
-//! - A request in flight counts as the mean of those whose cost is known; before there is one, as
-//!   the most that it can cost. An ended request with an unknown cost counts likewise.
-//! - Before a request has ended, those whose answers have no bound go one at a time.
-//! - Beside others in flight one goes only where they all may cost the most that they can, which
-//!   is four times the largest cost seen where answers have no bound.
-//! - So what is spent goes beyond the cap by no more than one request.
+//! - A request in flight counts with the mean of the reported costs, or before the first report
+//!   with its highest possible cost. An ended request without a reported cost counts the same way.
+//! - Before a request has ended, requests without a bound of their answer go one at a time.
+//! - A request goes beside others in flight only if all of them could reach their highest cost. If
+//!   answers have no bound, that is four times the largest reported cost.
+//! - The amount spent therefore exceeds the cap by at most one request.
 
 use crate::words::words_of;
 
@@ -13,37 +13,37 @@ use crate::words::words_of;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Ledger {
     pub spent: f64,
-    /// Requests whose cost is known.
+    /// Number of requests with a reported cost.
     pub known: u64,
-    /// Estimated cost of requests whose cost is unknown; with it, their number.
+    /// Estimated cost of the requests without a reported cost, and their number.
     pub guessed: f64,
     pub unknown: u64,
-    /// The largest cost of a request that is known.
+    /// The largest reported cost.
     pub largest: f64,
 }
 
 words_of!(Ledger: spent, known, guessed, unknown, largest);
 
-/// Costs of ended requests.
+/// Costs of requests that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct EndedCosts {
     pub spent: f64,
     pub known: u64,
     pub unknown: u64,
-    /// Highest cost of the unknown ones.
+    /// Highest possible cost of those without a reported cost.
     pub most: f64,
-    /// The largest of the known ones.
+    /// The largest reported cost.
     pub largest: f64,
 }
 
-/// Highest cost of a request without a bound, in largest costs seen.
+/// Highest cost of a request without a bound, as a multiple of the largest reported cost.
 const BEYOND_THE_LARGEST: f64 = 4.0;
 
-/// Highest cost of a request before it is known.
+/// Highest cost of a request before its report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reserve {
     pub most: f64,
-    /// Its answer has a bound; without one `most` is a guess.
+    /// True if its answer has a bound; otherwise `most` is a guess.
     pub bounded: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Reserve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Free,
-    /// Once the cost of one in flight is known there may be room.
+    /// There may be room after the report of a request in flight.
     Later,
     Full,
 }
@@ -70,7 +70,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the estimated cost of a request; `most` if none is known.
+    /// Returns the estimated cost of a request; `most` before the first report.
     #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
     pub(super) fn estimate(&self, most: f64) -> f64 {
         if self.known == 0 { most } else { self.spent / self.known as f64 }
@@ -81,7 +81,8 @@ impl Ledger {
     pub(super) fn room(&self, max_cost: f64, in_flight: u64, asked: &Reserve) -> Room {
         let all = self.spent + self.guessed;
         let fits = all + self.estimate(asked.most) * (in_flight as f64 + 1.0) <= max_cost;
-        // A server that reported no tokens once may never do: its requests go by the guess.
+        // A server that once reported no tokens may never report any, so its requests are counted
+        // by the guess.
         let bounded = asked.bounded || self.unknown > 0;
         let known_most = if asked.bounded { asked.most } else { self.largest * BEYOND_THE_LARGEST };
         let others_fit = all + known_most * in_flight as f64 <= max_cost;
@@ -95,12 +96,12 @@ impl Ledger {
         }
     }
 
-    /// Returns whether no request may go, even when nothing is in flight.
+    /// Returns whether no request may go even if none is in flight.
     pub(super) fn is_exhausted(&self, max_cost: f64) -> bool {
         self.room(max_cost, 0, &Reserve::default()) == Room::Full
     }
 
-    /// Returns whether it can be: a file may hold anything.
+    /// Returns whether the values are possible, since a file may hold anything.
     pub(super) fn is_plausible(&self) -> bool {
         let of = |cost: f64, count: u64| cost.is_finite() && cost >= 0.0 && (count > 0 || cost <= 0.0);
         of(self.spent, self.known) && of(self.guessed, self.unknown) && of(self.largest, self.known)

@@ -1,11 +1,11 @@
-//! A cap on what requests cost: each asks before it is sent, and reports its cost when it has
-//! ended.
+//! A cap on the cost of requests: each is admitted before it is sent, and reports its cost when it
+//! has ended.
 //!
-//! - A request that is refused fails at once: no waiting makes room. Before a cost is known it
-//!   waits for those in flight.
+//! - A refused request fails at once, because waiting makes no room. Before the first reported
+//!   cost, a request waits for those in flight.
 //! - Costs that could not be written, because another process had the file, are written with the
 //!   next use.
-//! - A file that can't be used refuses requests and says why: the cap is a hard one.
+//! - A file that can't be used refuses requests with a reason, because the cap is a hard one.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,9 +22,9 @@ use crate::sync::{AtomicU32, Mutex, Ordering};
 #[serde(deny_unknown_fields)]
 pub struct Cap {
     pub max_cost: f64,
-    /// Whose it is, for messages: "of the dispatcher".
+    /// Owner of the cap, for messages: "of the dispatcher".
     pub whose: String,
-    /// Without one the cap is this engine's alone.
+    /// Present if processes share the cap.
     pub shared: Option<SharedCap>,
 }
 
@@ -34,7 +34,7 @@ pub struct Cap {
 pub struct SharedCap {
     #[serde(deserialize_with = "path")]
     pub path: PathBuf,
-    /// True if the spending counts even when no process lives that shares it.
+    /// True if the amount stays when no process that shares the cap lives.
     pub kept: bool,
 }
 
@@ -42,22 +42,23 @@ pub struct SharedCap {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cost {
     Known(f64),
-    /// It was not made, or refused: nothing.
+    /// The request was not made, or was refused.
     Free,
-    /// An unknown cost, with its highest value.
+    /// The cost was not reported; this is its highest possible value.
     Unknown {
         most: f64,
     },
 }
 
-/// Admission of a request.
+/// Decision on a request.
 #[derive(Debug, PartialEq)]
 pub enum Admission {
-    /// It is in flight, until `complete`.
+    /// The request may go, and is in flight until `complete`.
     Yes,
-    /// It is to fail, for this reason.
+    /// The request must fail, for this reason.
     Refused(String),
-    /// Ask again in a moment: another process has the file, or no cost is known yet.
+    /// The request has to try again in a moment: another process has the file, or no cost was
+    /// reported yet.
     Busy,
 }
 
@@ -65,7 +66,7 @@ pub enum Admission {
 #[derive(Debug)]
 pub struct Spending {
     cap: Cap,
-    /// 1 once nothing more may go, as of the last use. Written under the lock of `state`.
+    /// 1 once no more requests may go, as of the last use. Written under the lock of `state`.
     exhausted: AtomicU32,
     state: Mutex<SpendingState>,
 }
@@ -75,7 +76,7 @@ struct SpendingState {
     store: SpendingStore,
     /// Requests of this engine.
     in_flight: u64,
-    /// Completed and not written yet.
+    /// Costs that are not written yet.
     unwritten: EndedCosts,
     /// The clock at the last use.
     used_ns: u64,
@@ -98,7 +99,7 @@ impl Spending {
         Self { cap, exhausted: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
-    /// Asks for one request.
+    /// Decides on one request.
     pub fn admit(&self, now_ns: u64, asked: &Reserve) -> Admission {
         let max_cost = self.cap.max_cost;
         let mut state = self.state.lock();
@@ -121,7 +122,7 @@ impl Spending {
         }
     }
 
-    /// A request has ended.
+    /// Records the cost of a request that has ended.
     pub fn complete(&self, now_ns: u64, cost: Cost) {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -135,14 +136,14 @@ impl Spending {
             Cost::Known(_) => ended.unknown += 1,
             Cost::Unknown { most } => (ended.most, ended.unknown) = (ended.most + most, ended.unknown + 1),
         }
-        // A file that can't be used is reported when a request asks.
+        // An unusable file is reported at the next `admit`.
         if let Ok(Some(ledger)) = state.with(now_ns, |ledger, _, _| *ledger) {
             self.note(&ledger);
         }
     }
 
-    /// Why nothing more may go, if so, as of the last use: calls fail at once rather than wait for
-    /// their turn.
+    /// Returns the reason why no more requests may go, as of the last use, so that calls fail at
+    /// once rather than wait.
     #[must_use]
     pub fn exhausted(&self, now_ns: u64) -> Option<String> {
         if self.exhausted.load(Ordering::Acquire) == 0 {
@@ -150,7 +151,7 @@ impl Spending {
         }
         let mut state = self.state.lock();
         let (ledger, in_flight) = state.with(now_ns, |ledger, in_flight, _| (*ledger, in_flight)).ok().flatten()?;
-        // Requests that other processes completed since may have left room.
+        // Other processes may have completed requests since then, which made room.
         self.note(&ledger);
         ledger.is_exhausted(self.cap.max_cost).then(|| self.reason(&ledger, in_flight, 0.0))
     }
@@ -179,8 +180,8 @@ impl Spending {
 }
 
 impl SpendingState {
-    /// Passes `look` the spending, the requests in flight, and the engine's part of those, which
-    /// may be changed, after the ended requests were written; `None` if the file is locked.
+    /// Calls `look` with the amount spent, the requests in flight, and this engine's part of those,
+    /// which may be changed. Ended requests are written first. `None` if the file is locked.
     fn with<R>(&mut self, now_ns: u64, look: impl FnOnce(&Ledger, u64, &mut u64) -> R) -> io::Result<Option<R>> {
         let Self { store, in_flight, unwritten, used_ns } = self;
         *used_ns = now_ns;

@@ -1,12 +1,10 @@
-//! Number of one function's calls that its loop runs and has waiting, and the number that it takes
-//! in addition.
+//! Counts of one function's running and waiting calls on its loop, and the room for more.
 //!
-//! - Calls that wait on the loop are beyond the scheduler's order: a loop takes as many as fill its
-//!   free slots, and as are expected to start within `AHEAD_NS`. Long calls come one by one, cheap
-//!   ones by the thousand.
-//! - A scheduler that was refused is woken once there is room; none is refused and forgotten: both
-//!   are one word.
-
+//! - Calls that wait on the loop are beyond the scheduler's order. A loop therefore takes as many
+//!   as fill its free slots and as are expected to start within `AHEAD_NS`: long calls one by one,
+//!   cheap calls by the thousand.
+//! - A scheduler that was refused is woken once there is room. The refusal and the counts are in
+//!   one word, so that no refusal is lost.
 use std::sync::Arc;
 
 use guerdon_core::function::Policy;
@@ -14,19 +12,19 @@ use guerdon_core::function::Policy;
 use crate::frame::Timeouts;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Calls at a time of a function that says nothing else.
+/// Calls at a time of a function without a `concurrency`.
 const CONCURRENCY: usize = 256;
-/// A loop has as many calls waiting as start within this time, in nanoseconds: enough that it is
-/// busy until the next frame comes.
+/// A loop has as many calls waiting as start within this time, in nanoseconds, which keeps it busy
+/// until the next frame comes.
 const AHEAD_NS: u64 = 4_000_000;
-/// The least that calls are expected to take once they were seen to take long.
+/// The least expected run time of calls after some have taken long.
 const LONG_NS: u64 = 20_000_000;
 /// The most calls that wait on a loop beyond its free slots.
 const MOST_AHEAD: u64 = 4096;
 
-/// One call that waits; calls that run are counted in the bits below.
+/// One waiting call; running calls are counted in the bits below.
 const WAITING: u64 = 1 << 32;
-/// The scheduler asked for room and there was none.
+/// The scheduler requested room and got none.
 const REFUSED: u64 = 1 << 63;
 
 /// Calls of one function on its loop.
@@ -35,12 +33,12 @@ pub struct CallSlots {
     /// Calls that run, calls that wait, and `REFUSED`. Written by frames that arrive, by the loop,
     /// by the watchdog and by the scheduler.
     counts: AtomicU64,
-    /// Expected run time of a call, 0 while nothing is known. Written by the loop and by the
+    /// Expected run time of a call, 0 before the first measurement. Written by the loop and by the
     /// watchdog.
     mean_ns: AtomicU64,
 }
 
-/// Calls of a frame that wait and that run.
+/// Numbers of a frame's waiting and running calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub waiting: usize,
@@ -63,8 +61,8 @@ impl CallSlots {
         usize::try_from(self.concurrency).unwrap_or(usize::MAX)
     }
 
-    /// Returns the number of calls that the loop takes now in addition. The scheduler is woken if
-    /// there are none.
+    /// Returns the number of further calls that the loop takes now. If it is 0, the scheduler will
+    /// be woken.
     pub fn room(&self) -> usize {
         let mut counts = self.counts.load(Ordering::Acquire);
         loop {
@@ -80,46 +78,46 @@ impl CallSlots {
         }
     }
 
-    /// Calls of a frame came, started or ended.
+    /// Updates the counts after calls of a frame came, started or ended.
     #[inline]
     pub fn change(&self, from: Counts, to: Counts) {
-        // Carries and borrows between the two halves cancel out: the sum is that of all frames.
+        // Carries and borrows between the two halves cancel out, because the sum is over all
+        // frames.
         let change = to.word().wrapping_sub(from.word());
         if change != 0 {
             self.counts.fetch_add(change, Ordering::AcqRel);
         }
     }
 
-    /// Returns whether the scheduler was refused and is to be woken; it counts as woken from here
-    /// on.
+    /// Returns whether the scheduler was refused and must be woken; it counts as woken afterwards.
     #[inline]
     pub fn must_wake(&self) -> bool {
         let counts = self.counts.load(Ordering::Acquire);
-        // Half of the number that may wait, so that cheap calls come many at a time.
+        // Half of the number that may wait, so that cheap calls come in large frames.
         counts & REFUSED != 0
             && self.room_of(counts) >= (self.ahead() / 2).max(1)
             && self.counts.fetch_and(!REFUSED, Ordering::AcqRel) & REFUSED != 0
     }
 
-    /// Calls of a frame ended, each having run so long.
+    /// Updates the expected run time with the mean of a frame's ended calls.
     pub fn learn(&self, mean_ns: u64) {
         let known = self.mean_ns.load(Ordering::Relaxed);
         let mean_ns = if known == 0 { mean_ns } else { known - known / 4 + mean_ns / 4 };
         self.mean_ns.store(mean_ns.max(1), Ordering::Relaxed);
     }
 
-    /// Calls waited far longer than was expected.
+    /// Raises the expected run time, because calls waited far longer than expected.
     pub fn expect_longer(&self) {
         let known = self.mean_ns.load(Ordering::Relaxed);
         self.mean_ns.store(known.saturating_mul(2).max(LONG_NS), Ordering::Relaxed);
     }
 
-    /// Returns whether as many calls run as may.
+    /// Returns whether all slots are taken.
     pub fn is_full(&self) -> bool {
         self.counts.load(Ordering::Acquire) % WAITING >= self.concurrency
     }
 
-    /// Calls that start within `AHEAD_NS`.
+    /// Number of calls that start within `AHEAD_NS`.
     fn ahead(&self) -> u64 {
         let mean_ns = self.mean_ns.load(Ordering::Relaxed);
         (self.concurrency * AHEAD_NS).checked_div(mean_ns).unwrap_or(0).min(MOST_AHEAD)
@@ -131,7 +129,7 @@ impl CallSlots {
     }
 }
 
-/// A function as its loop knows it.
+/// A function's state on its loop.
 pub struct LoopFunction {
     pub timeouts: Timeouts,
     pub slots: Arc<CallSlots>,
@@ -143,7 +141,7 @@ impl LoopFunction {
         Self { timeouts: Timeouts::from(policy), slots }
     }
 
-    /// Calls of a frame that nobody took came, or went.
+    /// Updates the counts after calls of a frame that no loop took came or went.
     pub fn count_waiting(&self, from: usize, to: usize) {
         let waiting = |waiting| Counts { waiting, running: 0 };
         self.slots.change(waiting(from), waiting(to));

@@ -9,25 +9,25 @@ use crate::sync::MutexGuard;
 pub(super) enum Progress {
     Waiting,
     Running,
-    /// The loop has the order to cancel it.
+    /// The loop was requested to cancel it.
     Cancelled,
-    /// The watchdog ended it; the loop does not know yet.
+    /// The watchdog ended it; the loop has not been notified yet.
     Lost,
     Over,
 }
 
 /// Written by the loop and by the watchdog (`call_timeouts`).
 pub(super) struct CallStates<F> {
-    /// Taken with the last call.
+    /// Taken at the end of the last call.
     pub(super) frame: Option<F>,
     /// Progress of each call, and its start.
     pub(super) calls: Vec<(Progress, u64)>,
-    /// The first call that was never started.
+    /// The first call that was not started.
     pub(super) cursor: usize,
     /// All calls before it are over.
     pub(super) low: usize,
     pub(super) in_flight: usize,
-    /// Calls that ended by themselves, and how long they ran together.
+    /// Number of calls that ended without the watchdog, and their total run time.
     pub(super) ended: u64,
     pub(super) run_ns: u64,
 }
@@ -64,7 +64,7 @@ impl<F> CallStates<F> {
     }
 }
 
-/// The calls under their lock. Changes are counted before they are unlocked.
+/// The calls under their lock. Changes are counted before the lock is released.
 pub(super) struct LockedCalls<'a, F> {
     pub(super) state: MutexGuard<'a, CallStates<F>>,
     slots: &'a CallSlots,

@@ -1,7 +1,7 @@
-//! Timeouts of the calls of an event loop: what the watchdog ends, and what the loop is to cancel.
-//!
-//! - At `timeout` the loop cancels a call's task; at `timeout + grace` the watchdog ends the call
-//!   without it.
+//! Timeouts of the calls of an event loop: which ones the watchdog ends, and which ones the loop
+//! must cancel.
+//! - The loop cancels a call's task at `timeout`; the watchdog ends the call without the loop at
+//!   `timeout + grace`.
 //! - A call that the scheduler swept is cancelled in the same way.
 
 use guerdon_core::function::FunctionId;
@@ -18,11 +18,11 @@ pub struct Overdue {
     pub function: FunctionId,
     pub frame: u64,
     pub call: usize,
-    /// It ignored its cancellation: it was ended without its coroutine.
+    /// It ignored its cancellation, and was ended without its coroutine.
     pub ended: bool,
 }
 
-/// Findings of the watchdog.
+/// Result of a check by the watchdog.
 pub struct TimeoutCheck<F> {
     /// The finished frame, to be dropped without a lock held.
     pub frame: Option<F>,
@@ -31,8 +31,8 @@ pub struct TimeoutCheck<F> {
 }
 
 impl<F: CallFrame> CallsInFlight<F> {
-    /// One look of the watchdog. The frame goes here without being forgotten: the loop gets the
-    /// calls that it lost before.
+    /// Makes a check for the watchdog. The frame is taken here, but the calls stay registered: the
+    /// loop is still notified of those that it lost.
     pub fn look(&self, now_ns: u64, setup_late: bool) -> TimeoutCheck<F> {
         let turned_ns = self.heartbeat().turned_ns();
         let mut guard = self.lock();
@@ -58,7 +58,7 @@ impl<F: CallFrame> CallsInFlight<F> {
         TimeoutCheck { frame, hung }
     }
 
-    /// Nanoseconds until the next call is due, `None` when one is.
+    /// Nanoseconds until the next call is due, `None` if one is due now.
     pub fn due_in(&self, now_ns: u64) -> Option<u64> {
         let state = self.state.lock();
         let mut soonest = self.timeouts.call_ns;
@@ -78,8 +78,8 @@ impl<F: CallFrame> CallsInFlight<F> {
         Some(soonest)
     }
 
-    /// The calls that are to be cancelled, or were ended without their coroutine; each is reported
-    /// once.
+    /// Returns the calls that the loop must cancel, or that were ended without their coroutine,
+    /// each once.
     pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<FinishedCalls<F>>>) {
         let mut guard = self.lock();
         let state = &mut *guard.state;

@@ -1,12 +1,12 @@
 //! One event loop of the asyncio lane: its waiting frames, its frames in flight, its heartbeat.
 //!
-//! - It is woken once for all frames that arrive before it looks.
-//! - It cancels a call at its timeout. At `timeout + grace` the watchdog ends the call, whatever
+//! - It is woken once for all frames that arrive until it takes the first.
+//! - It cancels a call at its timeout. The watchdog ends the call at `timeout + grace`, whatever
 //!   the loop's state: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
-//! - Silent for some milliseconds, it is inspected, and the call that blocks it is named.
-//! - Silent for half a second with work, it counts as blocked; silent from before a call's timeout
-//!   until its end by the watchdog, it is replaced by a loop of the next generation.
-//! - A loop that has ended keeps nothing; one that ended of itself is followed by another.
+//! - After some milliseconds without a turn Python inspects it and names the call that blocks it.
+//! - After half a second without a turn, with work, it counts as blocked. If it does not turn from
+//!   a call's timeout until the watchdog ends the call, a loop of the next generation replaces it.
+//! - A loop that has ended keeps no frames; if it ended by itself, another follows.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -39,22 +39,23 @@ pub(super) struct LoopState<F> {
     /// Number of the newest loop; 0 before the first.
     pub(super) generation: u64,
     waiting: VecDeque<F>,
-    /// Frames on the loop; frames that it has not got yet are kept besides; of replaced loops too.
-    /// By number.
+    /// Frames on the loop, by number, including those of replaced loops. Frames that no loop took
+    /// yet are in `waiting`.
     pub(super) in_flight: BTreeMap<u64, Arc<CallsInFlight<F>>>,
-    /// Frames that were taken.
+    /// Number of frames that loops took.
     taken: u64,
     /// Heartbeat of the newest loop.
     heartbeat: Arc<Heartbeat>,
-    /// Wakes the loop that gets the work; none before the first, and when it has ended.
+    /// Wakes the loop that gets the work; `None` before the first, and after its end.
     wake: Option<Arc<Wake>>,
     woken: bool,
     reported: bool,
-    /// The watchdog ended a call that the loop should have cancelled, and it has not turned since.
+    /// The watchdog ended a call that the loop should have cancelled, and the loop has not turned
+    /// since.
     hung: bool,
-    /// Functions whose `setup()` runs on the loop, and since when.
+    /// Functions whose `setup()` runs on the loop, with its start.
     pub(super) in_setup: BTreeMap<FunctionId, u64>,
-    /// Loops there are, replaced ones included.
+    /// Number of existing loops, replaced ones included.
     alive: usize,
 }
 
@@ -97,7 +98,7 @@ impl<F: CallFrame> EventLoop<F> {
         Self { index, name, clock, functions, supervisor, state: Mutex::new(state), ended, waker: Arc::default() }
     }
 
-    /// The same, with what wakes the scheduler.
+    /// Sets the waker of the scheduler.
     pub fn waking(self, waker: &Arc<OnceLock<LaneWaker>>) -> Self {
         Self { waker: waker.clone(), ..self }
     }
@@ -110,8 +111,8 @@ impl<F: CallFrame> EventLoop<F> {
         time::now_ns(self.clock)
     }
 
-    /// Returns the wake-up of the loop of this generation, and its heartbeat; `None` if another was
-    /// asked for since.
+    /// Returns the wake-up of the loop of this generation, and its heartbeat; `None` if a newer
+    /// loop was requested since.
     pub fn open(&self, generation: u64) -> Option<(Arc<Wake>, Arc<Heartbeat>)> {
         let state = self.state.lock();
         let wake = state.wake.as_ref().filter(|_| state.generation == generation)?;
@@ -172,8 +173,8 @@ impl<F: CallFrame> EventLoop<F> {
         self.state.lock().in_flight.values().filter(|one| one.generation() == generation).cloned().collect()
     }
 
-    /// The calls that the loop of this generation is to cancel, or that ignored it; each is
-    /// reported once.
+    /// Returns the calls that the loop of this generation must cancel, or that ignored their
+    /// cancellation, each once.
     pub fn overdue(&self, generation: u64) -> Vec<Overdue> {
         let now_ns = self.now_ns();
         let mut all = Vec::new();
@@ -185,7 +186,7 @@ impl<F: CallFrame> EventLoop<F> {
         all
     }
 
-    /// A call of these ends, on the loop's thread.
+    /// Records that a call of this frame ends, on the loop's thread.
     pub fn call_ends(&self, calls: &CallsInFlight<F>) {
         if calls.heartbeat().was_blocked_here() {
             let (generation, function) = (calls.generation(), calls.function());
@@ -193,7 +194,7 @@ impl<F: CallFrame> EventLoop<F> {
         }
     }
 
-    /// Lets go of calls of which nothing is left.
+    /// Removes calls that have all ended.
     pub fn finish(&self, calls: &Arc<CallsInFlight<F>>, finished: Option<Box<FinishedCalls<F>>>) {
         let Some(finished) = finished else { return };
         if finished.forget {
@@ -202,7 +203,7 @@ impl<F: CallFrame> EventLoop<F> {
         drop(finished);
     }
 
-    /// Asks the scheduler for more calls of a function, if it was refused and there is room now.
+    /// Wakes the scheduler for more calls of a function, if it was refused and there is room now.
     #[inline]
     pub fn refill(&self, calls: &CallsInFlight<F>) {
         if calls.slots().must_wake()
@@ -230,11 +231,11 @@ impl<F: CallFrame> EventLoop<F> {
         }
     }
 
-    /// Fails the waiting frames, as the loop of this generation can't be started.
+    /// Fails the waiting frames, because the loop of this generation can't be started.
     pub fn fail_waiting(&self, generation: u64, reason: &str) {
         let stranded = {
             let mut state = self.state.lock();
-            // A newer loop takes it.
+            // A newer loop takes the frames.
             if state.generation == generation { self.take_waiting(&mut state) } else { VecDeque::new() }
         };
         for mut frame in stranded {
@@ -242,14 +243,14 @@ impl<F: CallFrame> EventLoop<F> {
         }
     }
 
-    /// The frames that nobody took.
+    /// Returns the frames that no loop took.
     fn take_waiting(&self, state: &mut LoopState<F>) -> VecDeque<F> {
         let waiting = std::mem::take(&mut state.waiting);
         waiting.iter().for_each(|frame| self.functions[frame.function_id()].count_waiting(frame.calls(), 0));
         waiting
     }
 
-    /// The loop of this generation has ended.
+    /// Records that the loop of this generation has ended.
     pub fn loop_ended(&self, generation: u64) {
         let left: Vec<Arc<CallsInFlight<F>>> = {
             let mut state = self.state.lock();
@@ -275,7 +276,7 @@ impl<F: CallFrame> EventLoop<F> {
         !state.waiting.is_empty() || state.in_flight.values().any(|one| one.is_active())
     }
 
-    /// No loop is left.
+    /// Returns whether no loop is left.
     pub fn is_gone(&self) -> bool {
         self.state.lock().alive == 0
     }
@@ -292,7 +293,7 @@ impl<F: CallFrame> EventLoop<F> {
         drop(dropped);
     }
 
-    /// One look of the watchdog; whether the loop has work.
+    /// Makes a check for the watchdog; true if the loop has work.
     pub fn check(&self, now_ns: u64) -> bool {
         let (in_flight, late_setup, newest, turned_ns) = {
             let state = self.state.lock();
@@ -310,7 +311,7 @@ impl<F: CallFrame> EventLoop<F> {
         for calls in &in_flight {
             let looked = calls.look(now_ns, late_setup == Some(calls.function()));
             over.extend(looked.frame);
-            // Calls of a loop that was replaced say nothing of the newest one.
+            // Calls of a replaced loop are not evidence about the newest one.
             hung |= looked.hung && calls.generation() == newest;
         }
         drop(over);
@@ -331,7 +332,7 @@ impl<F: CallFrame> EventLoop<F> {
         busy
     }
 
-    /// Acts on the loop's silence; true if it was replaced.
+    /// Acts on the loop's silence; true if the loop was replaced.
     fn check_silence(&self, silent: bool, hung: bool) -> bool {
         let mut state = self.state.lock();
         if !silent {
@@ -347,7 +348,7 @@ impl<F: CallFrame> EventLoop<F> {
         silent && state.hung && !state.closed && self.next_generation(&mut state).is_ok()
     }
 
-    /// Asks for a loop, or fails the frames that wait for one.
+    /// Requests a loop, or fails the frames that wait for one.
     fn start(&self, mut state: MutexGuard<'_, LoopState<F>>) {
         if let Err(error) = self.next_generation(&mut state) {
             let generation = state.generation;
@@ -356,12 +357,12 @@ impl<F: CallFrame> EventLoop<F> {
         }
     }
 
-    /// Asks for a loop, the first or one that takes over.
+    /// Requests the first loop, or one that takes over.
     fn next_generation(&self, state: &mut LoopState<F>) -> io::Result<()> {
         let wake = Wake::new()?;
         wake.notify();
         if let Some(replaced) = state.wake.replace(Arc::new(wake)) {
-            replaced.notify(); // it is to end, and may have nothing in flight that wakes it
+            replaced.notify(); // it must end, and may have no call in flight that wakes it
         }
         state.woken = true;
         state.generation += 1;

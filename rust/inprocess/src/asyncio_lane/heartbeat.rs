@@ -1,29 +1,28 @@
-//! Tells if an event loop turns: when it last did, whether it was asked to report its next turn,
-//! and whether a silence of it is still to be explained.
+//! Heartbeat of an event loop: the time of its last turn, whether it must report its next turn, and
+//! whether a silence still has to be explained.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::time::thread_cpu_ns;
 
-/// Processor time of a silent loop's thread since it turned, from which on a call is blamed: on a
-/// busy machine it may just not have run.
+/// Processor time of a silent loop's thread since its last turn, from which on a call counts as the
+/// cause. If it is less, a busy machine may not have run the thread.
 const RAN_NS: u64 = 100_000_000;
 
 #[derive(Default)]
 pub struct Heartbeat {
-    /// When the loop last showed that it turns. Written by the loop, and when work comes to an idle
-    /// one.
+    /// The time of the last turn. Written by the loop, and when work comes to an idle loop.
     turned_ns: AtomicU64,
-    /// It was asked to report its next turn, and has not yet. Written by the loop.
+    /// The loop must report its next turn. Written by the loop.
     report_requested: AtomicBool,
-    /// Processor time of its thread by then. Written by the loop.
+    /// Processor time of its thread at that turn. Written by the loop.
     cpu_ns: AtomicU64,
-    /// True if it was reported as blocked, and the cause is not known yet. Written by the watchdog,
-    /// and by who says it: the thread supervisor, or the loop.
+    /// True if the loop was reported as blocked and the cause was not found yet. Written by the
+    /// watchdog, and by the finder of the cause: the thread supervisor, or the loop.
     unexplained: AtomicBool,
 }
 
 impl Heartbeat {
-    /// The loop turns now, or has nothing to do.
+    /// Records that the loop turns, or is idle.
     #[inline]
     pub fn beat(&self, now_ns: u64) {
         self.turned_ns.store(now_ns, Ordering::Relaxed);
@@ -31,7 +30,7 @@ impl Heartbeat {
         self.unexplained.store(false, Ordering::Relaxed);
     }
 
-    /// The loop turns now, and this is its thread.
+    /// Records that the loop turns, from its thread.
     #[inline]
     pub fn beat_here(&self, now_ns: u64) {
         self.beat(now_ns);
@@ -43,32 +42,32 @@ impl Heartbeat {
         self.turned_ns.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the loop is yet to be asked to report its next turn; it counts as asked from
-    /// here on.
+    /// Returns whether the loop must be requested to report its next turn; it counts as requested
+    /// afterwards.
     #[inline]
     pub fn request_report(&self) -> bool {
         !self.report_requested.swap(true, Ordering::Relaxed)
     }
 
-    /// The loop is blocked, by something that is to be found.
+    /// Records that the loop is blocked by a cause that must be found.
     #[inline]
     pub fn blocked(&self) {
         self.unexplained.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether it has not turned since, and the cause is not known yet.
+    /// Returns whether it has not turned since, and the cause was not found yet.
     #[inline]
     pub fn is_blocked(&self) -> bool {
         self.unexplained.load(Ordering::Relaxed)
     }
 
-    /// Returns the same, and counts the cause as reported.
+    /// Like `is_blocked`, and counts the cause as reported.
     #[inline]
     pub fn explain(&self) -> bool {
         self.unexplained.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns whether the call that ends now, on the loop's thread, is what blocked it.
+    /// Returns whether the call that ends now, on the loop's thread, has blocked the loop.
     #[inline]
     pub fn was_blocked_here(&self) -> bool {
         if !self.is_blocked() {

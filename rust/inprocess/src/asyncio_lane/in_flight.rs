@@ -4,7 +4,7 @@
 //! - A call that was cancelled, or ran past its timeout, timed out, whatever its later result.
 //! - The frame is dropped with its last call.
 //! - A loop that has run calls for `TURN_NS` without turning gets no other call until it has
-//!   turned. That is known, not guessed: after `REPORT_NS` it is asked to report its next turn.
+//!   turned. That is reported, not guessed: after `REPORT_NS` the loop must report its next turn.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::sync::{AtomicBool, Mutex, Ordering};
 
 /// Longest time that calls run one after the other before the loop turns.
 const TURN_NS: u64 = 2_000_000;
-/// After how much of that the loop is asked to report when it turns.
+/// Part of that time after which the loop must report its next turn.
 const REPORT_NS: u64 = 500_000;
-/// Calls that wait on the loop for so long, all its slots being taken, go back to the scheduler,
-/// which may have others to send first.
+/// Calls that wait on the loop for this long, while all its slots are taken, go back to the
+/// scheduler, which may have other calls to send first.
 const TAKE_BACK_NS: u64 = 20_000_000;
 
 /// Next step of a runner.
@@ -33,10 +33,10 @@ const TAKE_BACK_NS: u64 = 20_000_000;
 pub enum Next {
     /// No call is left to start.
     Nothing,
-    /// Run this call, which has begun; with `report`, the loop is to report when it turns next.
+    /// Run this call, which has begun; with `report`, the loop must report its next turn.
     Call { index: usize, report: bool },
-    /// Let the loop turn first. `long`: this runner has run calls since the last turn, so that
-    /// others go first.
+    /// Let the loop turn first. `long`: this runner has run calls since the last turn, so other
+    /// runners go first.
     Turn { long: bool, report: bool },
 }
 
@@ -48,22 +48,23 @@ pub struct Origin {
     pub taken_ns: u64,
 }
 
-/// Calls that the loop runs no more, if any are left of the frame.
+/// Calls that the loop does not run any more, if the frame had any left.
 pub struct FinishedCalls<F> {
     /// The frame, to be dropped without a lock held.
     pub frame: Option<F>,
-    /// The loop knows of all calls that were ended without it: it need not keep these any longer.
+    /// The loop was notified of all calls that were ended without it, so the queue need not keep
+    /// them.
     pub forget: bool,
 }
 
-/// Consequence of a call's end: usually just the next one.
+/// Consequence of a call's end: usually only the next call.
 pub type EndStep<F> = (Next, Option<Box<FinishedCalls<F>>>);
 
 pub struct CallsInFlight<F> {
     heartbeat: Arc<Heartbeat>,
     /// Number of the loop that runs them.
     generation: u64,
-    /// Among the frames of all generations.
+    /// The number of the frame, unique among all generations.
     number: u64,
     taken_ns: u64,
     /// Slots of the function, over all its frames.
@@ -71,8 +72,8 @@ pub struct CallsInFlight<F> {
     pub(super) id: u64,
     pub(super) function: FunctionId,
     pub(super) timeouts: Timeouts,
-    /// The frame is here. Written under the lock of `state`, read without it: whoever asks may hold
-    /// a lock that comes after it.
+    /// True while the frame is here. Written under the lock of `state`, read without it, because a
+    /// reader may hold a lock that comes later in the order.
     active: AtomicBool,
     /// Written by the loop and by the watchdog.
     pub(super) state: Mutex<CallStates<F>>,
@@ -109,7 +110,7 @@ impl<F> CallsInFlight<F> {
         self.id
     }
 
-    /// Returns whether the watchdog has anything to do here.
+    /// Returns whether the watchdog has to check these calls.
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }
@@ -122,7 +123,7 @@ impl<F> CallsInFlight<F> {
         state.frame.take()
     }
 
-    /// Lets the frame go with its last call.
+    /// Removes the frame with its last call.
     pub(super) fn finish(&self, state: &mut CallStates<F>) -> Option<Box<FinishedCalls<F>>> {
         state.is_over().then(|| {
             let frame = self.take_frame(state);
@@ -146,7 +147,7 @@ impl<F: CallFrame> CallsInFlight<F> {
         self.state.lock().frame.as_mut().map(read)
     }
 
-    /// Takes the frame, so that no call is started any more.
+    /// Takes the frame, so that no further call is started.
     pub fn take(&self) -> Option<F> {
         let mut guard = self.lock();
         let state = &mut *guard.state;
@@ -185,13 +186,13 @@ impl<F: CallFrame> CallsInFlight<F> {
             state.raise_low();
         }
         if progress == Progress::Cancelled {
-            // Its runner ends: it starts no other call.
+            // The runner ends, and starts no other call.
             return (Next::Nothing, self.finish(state));
         }
         self.advance(guard, now_ns, Some(started_ns))
     }
 
-    /// `ended_ns` is the start of the runner's last call.
+    /// Starts the next call. `ended_ns` is the start of the runner's last call.
     fn advance(&self, mut guard: LockedCalls<'_, F>, now_ns: u64, ended_ns: Option<u64>) -> EndStep<F> {
         let state = &mut *guard.state;
         let Some(frame) = state.frame.as_ref() else { return (Next::Nothing, None) };
@@ -215,8 +216,8 @@ impl<F: CallFrame> CallsInFlight<F> {
         (Next::Nothing, self.finish(state))
     }
 
-    /// Gives the calls that were not started back to the scheduler: the loop hangs, or its calls
-    /// take longer than was expected when they came.
+    /// Gives the calls that were not started back to the scheduler, because the loop hangs or its
+    /// calls take longer than expected.
     pub fn give_back_rest(&self) -> Option<Box<FinishedCalls<F>>> {
         let mut guard = self.lock();
         let state = &mut *guard.state;
@@ -231,8 +232,8 @@ impl<F: CallFrame> CallsInFlight<F> {
         self.finish(state)
     }
 
-    /// The loop has ended: calls in flight failed, the others go back to the scheduler with the
-    /// frame.
+    /// Ends the calls of a loop that has ended: calls in flight fail, the others go back to the
+    /// scheduler with the frame.
     pub fn abandon(&self, now_ns: u64) -> Option<F> {
         let mut guard = self.lock();
         let state = &mut *guard.state;
@@ -248,7 +249,7 @@ impl<F: CallFrame> CallsInFlight<F> {
         Some(frame)
     }
 
-    /// Returns whether calls wait here for a free slot longer than they were expected to.
+    /// Returns whether calls wait here for a free slot longer than expected.
     pub fn waits_long(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.taken_ns) > TAKE_BACK_NS
             && self.slots.is_full()
@@ -257,8 +258,8 @@ impl<F: CallFrame> CallsInFlight<F> {
 }
 
 impl CallsInFlight<Frame> {
-    /// The calls in flight, for people, each with its index; or, if `setup()` runs since a time,
-    /// the calls that wait for that.
+    /// Returns a snapshot of the calls in flight, each with its index. If `setup()` has run since
+    /// `setup_ns`, it is the calls that wait for it.
     pub fn inspect(&self, now_ns: u64, setup_ns: Option<u64>) -> Vec<(InFlightCall, usize)> {
         let state = self.state.lock();
         let Some(frame) = state.frame.as_ref() else { return Vec::new() };

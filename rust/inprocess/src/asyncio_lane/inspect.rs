@@ -1,4 +1,4 @@
-//! Calls in flight on event loops, for people.
+//! Snapshots of the calls on event loops.
 
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::{InFlight, Location, Stack};
@@ -6,7 +6,7 @@ use guerdon_core::in_flight::{InFlight, Location, Stack};
 use crate::asyncio_lane::event_loop::EventLoop;
 
 impl EventLoop<Frame> {
-    /// Returns the calls in flight on its loops, for people.
+    /// Returns a snapshot of the calls on its loops.
     pub fn inspect(&self, now_ns: u64) -> Vec<InFlight> {
         let (in_flight, in_setup, newest) = {
             let state = self.state.lock();
@@ -15,7 +15,7 @@ impl EventLoop<Frame> {
         let mut all = Vec::new();
         for calls in in_flight {
             let (generation, frame) = (calls.generation(), calls.id());
-            // `setup()` is noted of the newest loop only.
+            // A running `setup()` is recorded for the newest loop only.
             let setup_ns = in_setup.get(&calls.function()).copied().filter(|_| generation == newest);
             let snapshot = |(call, number)| {
                 let name = self.name().to_owned();

@@ -1,4 +1,4 @@
-//! Functions for the thread of an event loop: where its work comes from, and how its calls end.
+//! Interface for the thread of an event loop: it takes work here and ends its calls.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::asyncio_lane::in_flight::{CallsInFlight, EndStep, Next};
 use crate::frame::CallFrame;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Bounds of the time between two looks of the loop at its calls.
+/// Bounds of the time between two checks of the loop on its calls.
 const SHORTEST_NAP_NS: u64 = 5_000_000;
 const LONGEST_NAP_NS: u64 = 50_000_000;
 
-/// When a loop is to look at its calls again.
+/// Time of a loop's next check on its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
-    /// `None`: nothing is in flight.
+    /// `None` if no call is in flight.
     pub nap_ns: Option<u64>,
-    /// A call is to be cancelled (`LoopQueue::overdue`).
+    /// A call must be cancelled (`LoopQueue::overdue`).
     pub overdue: bool,
 }
 
@@ -33,20 +33,19 @@ pub struct LoopQueue<F> {
     generation: u64,
     wake: Arc<Wake>,
     heartbeat: Arc<Heartbeat>,
-    /// Its last call was made. Written once.
+    /// True after the last use by the loop. Written once.
     over: AtomicBool,
 }
 
-/// A frame in the hands of an event loop: many of its calls run at a time, each is ended by its
-/// index.
+/// A frame on an event loop: many of its calls run at a time, and each is ended by its index.
 pub struct LoopFrame<F> {
     owner: Arc<EventLoop<F>>,
     calls: Arc<CallsInFlight<F>>,
 }
 
 impl<F: CallFrame> LoopQueue<F> {
-    /// Makes the queue of a loop that was asked for. `None` if it is not wanted any more: then it
-    /// has ended.
+    /// Makes the queue of a requested loop. `None` if the loop is not needed any more: it counts as
+    /// ended then.
     pub fn new(owner: Arc<EventLoop<F>>, generation: u64) -> Option<Self> {
         let Some((wake, heartbeat)) = owner.open(generation) else {
             owner.loop_ended(generation);
@@ -60,8 +59,8 @@ impl<F: CallFrame> LoopQueue<F> {
         self.wake.fd()
     }
 
-    /// Takes the wake-up. Must be called before anything else: the descriptor stays readable until
-    /// then.
+    /// Resets the wake-up. Must be the first call after a wake-up: the descriptor stays readable
+    /// until then.
     pub fn drain(&self) {
         self.wake.drain();
     }
@@ -77,12 +76,12 @@ impl<F: CallFrame> LoopQueue<F> {
         self.owner.is_over(self.generation)
     }
 
-    /// The loop has turned, as it was asked to report.
+    /// Records that the loop has turned, as requested.
     pub fn turned(&self) {
         self.heartbeat.beat_here(self.owner.now_ns());
     }
 
-    /// Shows that the loop turns, and asks when it is to do so again.
+    /// Records that the loop turns, and returns the time of its next check.
     pub fn beat(&self) -> Beat {
         self.turned();
         let now_ns = self.heartbeat.turned_ns();
@@ -97,7 +96,7 @@ impl<F: CallFrame> LoopQueue<F> {
         Beat { nap_ns: (!in_flight.is_empty()).then_some(nap_ns.max(SHORTEST_NAP_NS)), overdue: false }
     }
 
-    /// The calls to cancel, and those that ignored it; each is reported once.
+    /// Returns the calls to cancel, and those that ignored their cancellation, each once.
     pub fn overdue(&self) -> Vec<Overdue> {
         self.owner.overdue(self.generation)
     }
@@ -110,17 +109,17 @@ impl<F: CallFrame> LoopQueue<F> {
         self.owner.setup_ends(self.generation, function);
     }
 
-    /// Returns whether the loop is blocked and the cause is not known yet.
+    /// Returns whether the loop is blocked and the cause was not found yet.
     pub fn is_blocked(&self) -> bool {
         self.heartbeat.is_blocked()
     }
 
-    /// Returns the same, and counts the cause as reported.
+    /// Like `is_blocked`, and counts the cause as reported.
     pub fn explain_block(&self) -> bool {
         self.heartbeat.explain()
     }
 
-    /// The loop could not be started; nothing if it has ended.
+    /// Records that the loop could not be started; does nothing if it has ended.
     pub fn not_started(&self, reason: &str) {
         if !self.over.swap(true, Ordering::AcqRel) {
             self.owner.fail_waiting(self.generation, reason);
@@ -128,7 +127,7 @@ impl<F: CallFrame> LoopQueue<F> {
         }
     }
 
-    /// The loop has ended.
+    /// Records that the loop has ended.
     pub fn ended(&self) {
         if !self.over.swap(true, Ordering::AcqRel) {
             self.owner.loop_ended(self.generation);
@@ -152,7 +151,7 @@ impl<F: CallFrame> LoopFrame<F> {
         self.next(self.calls.start(self.owner.now_ns()))
     }
 
-    /// Ends a call and starts the next; `stack` is that of a call that was cancelled.
+    /// Ends a call and starts the next; `stack` belongs to a call that was cancelled.
     #[inline]
     pub fn end(&self, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> Next {
         let now_ns = self.owner.now_ns();
@@ -160,14 +159,14 @@ impl<F: CallFrame> LoopFrame<F> {
         self.next(self.calls.end(now_ns, call, stack, end))
     }
 
-    /// Gives back the calls that were never started: nobody is there to do it.
+    /// Gives back the calls that were never started, because no runner is left to start them.
     pub fn give_back_rest(&self) {
         if self.calls.is_active() {
             self.owner.finish(&self.calls, self.calls.give_back_rest());
         }
     }
 
-    /// `setup()` failed, and all calls with it.
+    /// Fails all calls, because `setup()` failed.
     pub fn fail_setup(&self, reason: String, traceback: Option<String>) {
         let Some(mut frame) = self.calls.take() else { return };
         self.owner.forget(&self.calls);

@@ -1,5 +1,5 @@
 //! The asyncio lane: event loops, each a Python thread, that take frames and run their calls side
-//! by side. Here is which function has which loop, and the watchdog over all. Time is watched only
+//! by side. This module maps functions to loops and has the watchdog of all loops, which runs only
 //! while a loop has work.
 
 mod call_slots;
@@ -49,7 +49,7 @@ pub struct AsyncioLane {
 }
 
 impl AsyncioLane {
-    /// `names` has the loop's name of each function of this lane.
+    /// Makes the lane; `names` has the loop's name of each function of this lane.
     pub fn new(
         runtime: &Handle,
         clock: Clock,
@@ -78,7 +78,7 @@ impl AsyncioLane {
         Self { runtime: runtime.clone(), clock, functions, loops, loop_of, supervisor, watched, ended, waker }
     }
 
-    /// The queue of a loop that was asked for.
+    /// Returns the queue of a loop that was requested.
     pub fn open(&self, index: usize, generation: u64) -> Option<LoopQueue<Frame>> {
         LoopQueue::new(self.loops.get(index)?.clone(), generation)
     }
@@ -107,7 +107,7 @@ async fn watchdog(clock: Clock, loops: Vec<Arc<EventLoop<Frame>>>, watched: Arc<
         let busy = loops.iter().filter(|one| one.check(clock.now_ns())).count();
         if busy == 0 {
             let mut watched = watched.lock();
-            // Work that arrived since then saw the watchdog running.
+            // A frame that arrived since then found `watched` set and started no watchdog.
             if !loops.iter().any(|one| one.is_busy()) {
                 *watched = false;
                 return;
@@ -147,7 +147,7 @@ impl Lane for AsyncioLane {
 
     fn run(&self, mut frame: Frame) {
         let Some(owner) = self.loop_of[frame.function_id()].and_then(|index| self.loops.get(index)) else {
-            // Dropped, its calls would come again, and again.
+            // Failed, because a dropped frame would be handed out again and again.
             frame.fail_setup("the function has no event loop".to_owned(), None);
             return;
         };

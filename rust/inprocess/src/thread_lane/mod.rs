@@ -1,10 +1,10 @@
 //! The thread lane: Python threads that take frames and run their calls one after the other.
 //!
 //! - Time is watched only while a frame runs.
-//! - Cheap calls that ended are settled together: half a millisecond after the first of them began,
-//!   with their frame, or when the watchdog looks; and before a timeout or a cancellation ends the
-//!   open calls, so that values that they returned in time count.
-
+//! - Time is watched only while a frame runs.
+//! - Cheap calls are completed together: half a millisecond after the first of them began, with
+//!   their frame, or at the watchdog's next check; and before a timeout or a cancellation ends open
+//!   calls, so that values returned in time count.
 mod pool;
 mod running_frame;
 mod slots;
@@ -25,8 +25,8 @@ use crate::supervisor::SupervisorQueue;
 pub use pool::{ThreadFrame, ThreadPool, most_threads};
 pub use running_frame::{Death, RunningFrame};
 
-/// The most calls in a frame. Only frames of cheap functions have so many: a frame is to take a few
-/// milliseconds.
+/// The most calls in a frame. Only frames of cheap functions have this many, because a frame should
+/// take a few milliseconds.
 const FRAME_CALLS: usize = 4096;
 /// Interval at which running frames are checked.
 const TICK: Duration = Duration::from_millis(5);
@@ -77,7 +77,7 @@ impl Lane for ThreadLane {
     }
 
     fn frame_calls(&self, function: FunctionId) -> usize {
-        // The first call is on its own: whether the function waits is not known yet.
+        // The first call comes alone, to measure whether the function waits.
         if self.pool.is_known(function) { FRAME_CALLS } else { 1 }
     }
 

@@ -1,11 +1,11 @@
 //! The threads of the lane: which waits, which runs what, and when another is needed.
 //!
-//! A function has at most its limit of threads that count. A thread whose call ran past its
-//! timeout, or was ended by the scheduler, is abandoned: it counts no more, another may take its
-//! place, its results are dropped, and it ends when it comes back; while too many of a function
-//! hang, its calls fail at once. `setup()` runs once, on the first thread, while the others wait;
-//! `close()` once, on the last. A `setup()` that failed is tried again with the next batch. A
-//! thread that dies fails its running call, and another is started for the waiting frames.
+//! A function has at most its limit of counted threads. A thread whose call ran past its timeout,
+//! or was ended by the scheduler, is abandoned: another thread may take its place, later results
+//! are dropped, and the thread ends when it comes back. While too many threads of a function hang,
+//! its calls fail at once. `setup()` runs once, on the first thread, while the others wait (and
+//! again with the next batch after a failure); `close()` runs once, on the last. A thread that dies
+//! fails its running call, and another is started for the waiting frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::thread_lane::running_frame::{Abandon, CheckResult, Death, FrameTimes,
 use crate::thread_lane::slots::{Assignment, FunctionSlots};
 use crate::time;
 
-/// Threads of a function that says nothing else.
+/// Threads of a function without a `concurrency`.
 const THREADS: usize = 8;
 
 struct Slots<F> {
     closed: bool,
-    /// The watchdog runs.
+    /// True while the watchdog runs.
     watched: bool,
     functions: Vec<FunctionSlots<F>>,
     last_thread: u64,
-    /// Threads there are, abandoned ones included.
+    /// Number of existing threads, abandoned ones included.
     alive: usize,
 }
 
@@ -42,11 +42,11 @@ pub struct ThreadPool<F> {
     timeouts: Vec<Timeouts>,
     /// Written by the scheduler's frames, by the threads and by the watchdog.
     slots: Mutex<Slots<F>>,
-    /// A thread has ended.
+    /// Notified when a thread has ended.
     pub ended: Notify,
 }
 
-/// A frame in the hands of one thread, which calls these methods.
+/// A frame that one thread runs. Only this thread calls these methods.
 pub struct ThreadFrame<F: CallFrame> {
     pool: Arc<ThreadPool<F>>,
     function: FunctionId,
@@ -92,17 +92,17 @@ impl<F: CallFrame> ThreadPool<F> {
         self.slots.lock().functions.get(function).is_some_and(FunctionSlots::is_known)
     }
 
-    /// Threads that were abandoned and have not come back.
+    /// Number of threads that were abandoned and have not come back.
     pub fn abandoned(&self) -> usize {
         self.slots.lock().functions.iter().map(FunctionSlots::abandoned).sum()
     }
 
-    /// No thread is left.
+    /// Returns whether no thread is left.
     pub fn is_gone(&self) -> bool {
         self.slots.lock().alive == 0
     }
 
-    /// Frames that threads run, those of abandoned ones not.
+    /// Returns the frames that threads run, without those of abandoned threads.
     pub fn running(&self) -> Vec<(FunctionId, Arc<RunningFrame<F>>)> {
         Self::all_running(&self.slots.lock())
     }
@@ -129,8 +129,8 @@ impl<F: CallFrame> ThreadPool<F> {
         self.assign(&mut slots, function);
     }
 
-    /// Waits for work for this thread, which Python calls `ident`; `None` when it is to end. The
-    /// flag beside the frame tells whether the watchdog must be started.
+    /// Waits for work for this thread (`ident` in Python); `None` if it must end. The flag beside
+    /// the frame is true if the watchdog must be started.
     pub fn next_frame(
         self: &Arc<Self>,
         function: FunctionId,
@@ -157,8 +157,8 @@ impl<F: CallFrame> ThreadPool<F> {
         }
     }
 
-    /// A thread is about to end, of itself or because of something that was raised in it; true if
-    /// it must run the function's `close()` first.
+    /// Removes a thread that is about to end, by itself or because of an exception; true if it must
+    /// run the function's `close()` first.
     pub fn leave(&self, function: FunctionId, thread: u64, death: Option<Death<'_>>) -> bool {
         let left = {
             let mut slots = self.slots.lock();
@@ -166,10 +166,10 @@ impl<F: CallFrame> ThreadPool<F> {
             let Some(one) = slots.functions.get_mut(function) else { return false };
             let left = one.leave(thread, closed);
             if !closed {
-                // It may have been on its way to a waiting frame, or in `setup()`.
+                // It may have been about to take a waiting frame, or to end `setup()`.
                 one.wake_all();
-                // If no thread can be started, another try would fail, too: the present ones take
-                // the waiting frames.
+                // If no thread can be started, another attempt would fail too: the present threads
+                // take the waiting frames.
                 if !left.unused {
                     self.assign(&mut slots, function);
                 }
@@ -184,7 +184,7 @@ impl<F: CallFrame> ThreadPool<F> {
         left.close
     }
 
-    /// The stack of a thread that was asked for it.
+    /// Sets the stack of a thread after a request.
     pub fn set_stack(&self, thread: u64, stack: String) {
         let running = self.slots.lock().functions.iter().find_map(|one| one.of_thread(thread).cloned());
         if let Some(running) = running {
@@ -192,7 +192,7 @@ impl<F: CallFrame> ThreadPool<F> {
         }
     }
 
-    /// A thread has ended.
+    /// Records that a thread has ended.
     pub fn thread_ended(&self) {
         {
             let mut slots = self.slots.lock();
@@ -202,8 +202,8 @@ impl<F: CallFrame> ThreadPool<F> {
         self.ended.notify_waiters();
     }
 
-    /// One look of the watchdog; the functions that turned out to take long, or `None` when nothing
-    /// runs and the watchdog may stop.
+    /// Makes a check for the watchdog. Returns the functions that turned out to take long, or
+    /// `None` if nothing runs and the watchdog may stop.
     pub fn check(&self) -> Option<Vec<FunctionId>> {
         let running = {
             let mut slots = self.slots.lock();
@@ -240,13 +240,13 @@ impl<F: CallFrame> ThreadPool<F> {
         }
     }
 
-    /// Gives a function all its threads; whether that makes room.
+    /// Allows a function all its threads; true if that makes room.
     pub fn widen(&self, function: FunctionId) -> bool {
         self.slots.lock().functions[function].widen()
     }
 
-    /// Ends the threads as they come back. The second time nothing happens: the supervisor may have
-    /// ended, and what a function's last thread does was decided the first time.
+    /// Ends the threads as they come back. A second call does nothing: the supervisor may have
+    /// ended, and the first call decided what a function's last thread does.
     pub fn close(&self) {
         let mut dropped = Vec::new();
         {
@@ -267,7 +267,7 @@ impl<F: CallFrame> ThreadPool<F> {
         drop(dropped);
     }
 
-    /// Has a thread take the waiting frames of this function.
+    /// Assigns a thread to the waiting frames of this function.
     fn assign(&self, slots: &mut Slots<F>, function: FunctionId) {
         if slots.functions[function].assign() == Assignment::Start {
             self.order_thread(slots, function);
@@ -292,7 +292,7 @@ impl<F: CallFrame> ThreadPool<F> {
         self.release_supervisor(&slots);
     }
 
-    /// Fails the waiting frames of a function of which too many threads hang.
+    /// Fails the waiting frames of a function with too many hanging threads.
     fn refuse_waiting(&self, function: FunctionId) {
         let (waiting, reason) = {
             let mut slots = self.slots.lock();
@@ -305,7 +305,7 @@ impl<F: CallFrame> ThreadPool<F> {
         fail(waiting, &reason);
     }
 
-    /// `setup()` came back. The waiting frames fail with a failed setup.
+    /// Records the end of `setup()`. If it failed, the waiting frames fail too.
     fn end_setup(&self, function: FunctionId, failed: Option<(&str, Option<&str>)>) {
         let waiting: VecDeque<F> = {
             let mut slots = self.slots.lock();
@@ -331,7 +331,7 @@ impl<F: CallFrame> ThreadPool<F> {
     }
 }
 
-/// Fails all calls of these frames, which no thread has begun.
+/// Fails all calls of these frames, none of which has begun.
 fn fail<F: CallFrame>(frames: VecDeque<F>, reason: &str) {
     for mut frame in frames {
         frame.fail_setup(reason.to_owned(), None);
@@ -363,8 +363,8 @@ impl<F: CallFrame> ThreadFrame<F> {
         }
     }
 
-    /// Starts the first call. This, and what ends a call, gives how many calls are passed over
-    /// before the next; `None` when no call is left.
+    /// Starts the first call. Like the functions that end a call, it returns how many calls were
+    /// skipped before the next one; `None` if no call is left.
     pub fn start(&self) -> Option<usize> {
         self.next(self.running.start(time::now_ns(self.pool.clock)))
     }
@@ -384,9 +384,9 @@ impl<F: CallFrame> ThreadFrame<F> {
             Step::Call { skipped } => return Some(skipped),
             Step::Taken => {}
             Step::Finished { spent, frame } => {
-                // The slot is free before the frame is dropped, so that the scheduler finds room;
-                // and the frame is dropped before the thread asks for another, so that there is
-                // one.
+                // The slot becomes free before the frame is dropped, so that the scheduler finds
+                // room. The frame is dropped before the thread requests another, so that one is
+                // available.
                 self.pool.finish(self.function, self.running.thread(), spent);
                 drop(frame);
             }

@@ -1,9 +1,9 @@
 //! A frame that a Python thread runs: one call at a time, each ended before the next is started.
 //!
-//! - The first of its thread and the watchdog ends a call; the other finds no frame.
-//! - A call that came back after its timeout timed out, even if the watchdog had not looked yet.
-//! - A call that is out of time is asked for its stack before it is ended, and has `STACK_NS` for
-//!   that: C code may hold the GIL.
+//! - Its thread or the watchdog ends a call, whichever comes first; the other finds no frame.
+//! - A call that came back after its timeout timed out, even before the watchdog's next check.
+//! - The stack of a call that is out of time is requested before the call is ended, and must come
+//!   within `STACK_NS`, since C code may hold the GIL.
 
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::{InFlightCall, Phase};
@@ -14,8 +14,8 @@ use crate::frame::{CallFrame, Timeouts};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::thread_cpu_ns;
 
-/// Time that Python has to locate a call. While C code holds the GIL, callers that wait for the
-/// outcome wait for the GIL too: on a busy machine an answer is worth more than the moment.
+/// Time in which Python must locate a call. While C code holds the GIL, callers that wait for the
+/// outcome also wait for the GIL, so a longer time costs them nothing, and a busy machine needs it.
 const STACK_NS: u64 = 500_000_000;
 /// Age of a call, or of the whole frame, at which the calls behind it go back to the scheduler.
 const TAKE_BACK_NS: u64 = 20_000_000;
@@ -33,34 +33,34 @@ pub struct FrameTimes {
 
 /// Next step after a call.
 pub enum Step<F> {
-    /// The next one has begun; `skipped` before it were passed over, since they count no more.
+    /// The next call has begun; `skipped` calls before it had ended meanwhile.
     Call { skipped: usize },
-    /// That was the last.
+    /// It was the last call.
     Finished { spent: FrameTimes, frame: Box<F> },
     /// The watchdog has taken the frame.
     Taken,
 }
 
-/// Findings of the watchdog.
+/// Result of a check by the watchdog.
 #[derive(Debug)]
 pub enum CheckResult<F> {
     InTime,
     /// The running call takes long.
     Slow,
-    /// It is out of time: its thread is to be asked for its stack.
+    /// It is out of time: the stack of its thread must be requested.
     OutOfTime,
-    /// Its thread was abandoned; the frame is to be dropped without a lock held.
+    /// Its thread was abandoned; drop the frame without a lock held.
     Abandoned(Box<F>),
 }
 
-/// Why a thread is abandoned.
+/// Reason for abandoning a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandon {
     /// Its call ran past the timeout.
     TimedOut,
     /// Its call was ended by the scheduler.
     Swept,
-    /// `setup()` ran past its own timeout.
+    /// `setup()` ran past `setup_timeout`.
     InSetup,
 }
 
@@ -78,19 +78,19 @@ impl Default for Death<'_> {
 }
 
 struct RunState<F> {
-    /// Taken by whoever ends the frame: its thread, or the watchdog.
+    /// Taken by its thread or by the watchdog, which then ends the frame.
     frame: Option<F>,
-    /// The next call to start, and the end of those that were not taken back.
+    /// The next call to start, and the end of the calls that were not taken back.
     cursor: usize,
     end: usize,
     current: Option<usize>,
-    /// The call whose stack was asked for, when, and the answer.
+    /// The call whose stack was requested, and when; then its stack.
     stack_request: Option<(usize, u64)>,
     stack: Option<String>,
-    /// `setup()` runs, since `started_ns`.
+    /// `setup()` has been running since `started_ns`.
     in_setup: bool,
     started_ns: u64,
-    /// When the first call was started.
+    /// The start of the first call.
     began_ns: u64,
     spent: FrameTimes,
     cpu_from_ns: u64,
@@ -131,7 +131,7 @@ impl<F: CallFrame> RunningFrame<F> {
         state.frame.as_mut().map(|frame| read(frame, state.current))
     }
 
-    /// The stack of the call that it was asked for.
+    /// Sets the stack of the call for which it was requested.
     pub fn set_stack(&self, stack: String) {
         let mut state = self.state.lock();
         if state.stack_request.is_some_and(|(call, _)| state.current == Some(call)) {
@@ -165,16 +165,16 @@ impl<F: CallFrame> RunningFrame<F> {
         Self::advance(guard, now_ns)
     }
 
-    /// Starts no more calls: what is left goes back to the scheduler with the frame.
+    /// Starts no more calls: the rest goes back to the scheduler with the frame.
     pub fn give_up(&self) -> Step<F> {
         let mut state = self.state.lock();
         state.cursor = state.end;
         Self::advance(state, 0)
     }
 
-    /// The thread has died: the running call failed, or the next one if there was none, so that
-    /// what kills every thread comes to an end. The remaining calls go back to the scheduler with
-    /// the frame, which is to be dropped without a lock held.
+    /// Ends the calls after the death of their thread. The running call fails, or the next one if
+    /// none ran, so that a frame which kills every thread comes to an end. The remaining calls go
+    /// back to the scheduler with the frame, which must be dropped without a lock held.
     pub fn die(&self, now_ns: u64, death: Death<'_>) -> Option<Box<F>> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -195,14 +195,14 @@ impl<F: CallFrame> RunningFrame<F> {
         Some(Box::new(frame))
     }
 
-    /// `setup()` went well; false if the watchdog has given it up.
+    /// Records that `setup()` succeeded; false if the watchdog has abandoned it.
     pub fn end_setup(&self) -> bool {
         let mut state = self.state.lock();
         state.in_setup = false;
         state.frame.is_some()
     }
 
-    /// `setup()` failed, and all calls with it; false if the watchdog has given it up.
+    /// Fails all calls, because `setup()` failed; false if the watchdog has abandoned it.
     pub fn fail_setup(&self, reason: &str, traceback: Option<&str>) -> bool {
         let mut state = self.state.lock();
         state.in_setup = false;
@@ -212,15 +212,15 @@ impl<F: CallFrame> RunningFrame<F> {
         true
     }
 
-    /// Settles the calls that have ended.
+    /// Completes the calls that have ended.
     pub fn complete_ended(&self) {
         if let Some(frame) = self.state.lock().frame.as_mut() {
             frame.complete_ended();
         }
     }
 
-    /// One look of the watchdog. `abandon` is called with the frame locked, so that its thread
-    /// can't ask for another meanwhile.
+    /// Makes a check for the watchdog. `abandon` is called with the frame locked, so that its
+    /// thread can't request another frame meanwhile.
     pub fn check(&self, now_ns: u64, abandon: impl FnOnce(Abandon)) -> CheckResult<F> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -310,7 +310,7 @@ impl<F> RunningFrame<F> {
 }
 
 impl RunningFrame<Frame> {
-    /// The running call, for people.
+    /// Returns a snapshot of the running call.
     pub fn inspect(&self, now_ns: u64) -> Option<InFlightCall> {
         let state = self.state.lock();
         let frame = state.frame.as_ref()?;

@@ -1,4 +1,4 @@
-//! One function's share of the thread lane: its threads, the frames that wait for one, and how many
+//! One function's part of the thread lane: its threads, the frames that wait for one, and how many
 //! may run at a time. All fields are written under the lock of the pool.
 
 use std::collections::VecDeque;
@@ -8,11 +8,11 @@ use crate::sync::Condvar;
 use crate::thread_lane::running_frame::{FrameTimes, RunningFrame};
 use crate::thread_lane::threads::{StateKind, ThreadState, Threads};
 
-/// Mean run time of a call from which a function gets all its threads.
+/// Mean run time of a call from which on a function gets all its threads.
 const LONG_NS: u64 = 100_000;
 
-/// Threads that hang in calls of a function, from which on its calls fail at once: each takes one
-/// of the threads and some of the memory that the trainer may have.
+/// Number of threads hanging in a function's calls from which on its calls fail at once: each takes
+/// one of the threads and some of the memory that the trainer may have.
 const MOST_ABANDONED: usize = 64;
 
 /// State of a function's setup.
@@ -26,33 +26,33 @@ pub enum Setup {
 /// Thread for a waiting frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// A thread that is there, or on its way.
+    /// A thread that exists or is being started.
     Nothing,
     /// A thread that must be started.
     Start,
 }
 
-/// State that an ending thread leaves behind.
+/// State that a thread leaves behind when it ends.
 pub struct ThreadRemains<F> {
     /// It must run the function's `close()` first.
     pub close: bool,
-    /// It could not be started, or died before it asked for work.
+    /// It could not be started, or died before it requested work.
     pub unused: bool,
-    /// It died while it ran this.
+    /// The frame in which it died.
     pub died_in: Option<Arc<RunningFrame<F>>>,
-    /// It ended before it ever asked for work, and no other is there to take these.
+    /// Frames that no thread is left to take, because it ended before it requested work.
     pub stranded: VecDeque<F>,
 }
 
 pub struct FunctionSlots<F> {
-    /// The most threads that count.
+    /// The most counted threads.
     limit: usize,
     /// Frames that may run at a time now: 1 or `limit`.
     width: usize,
     waiting: VecDeque<F>,
     threads: Threads<F>,
     setup: Setup,
-    /// The thread in `setup()`.
+    /// The thread that runs `setup()`.
     sets_up: Option<u64>,
     /// Mean run time of its calls, the last frames counting most.
     mean_ns: Option<u64>,
@@ -78,12 +78,12 @@ impl<F> FunctionSlots<F> {
         self.width
     }
 
-    /// Returns the number of frames that it would take now in addition.
+    /// Returns the number of further frames that it takes now.
     pub fn room(&self) -> usize {
         self.width.saturating_sub(self.threads.count(StateKind::Running) + self.waiting.len())
     }
 
-    /// Returns whether a frame has shown the duration of the calls.
+    /// Returns whether a frame has shown how long the calls take.
     pub const fn is_known(&self) -> bool {
         self.mean_ns.is_some()
     }
@@ -100,7 +100,7 @@ impl<F> FunctionSlots<F> {
         self.threads.count(StateKind::Abandoned)
     }
 
-    /// Why its calls fail at once; `None` if they don't.
+    /// Returns the reason why its calls fail at once; `None` if they don't.
     pub fn refuses(&self) -> Option<String> {
         let abandoned = self.abandoned();
         (abandoned >= MOST_ABANDONED).then(|| {
@@ -129,8 +129,8 @@ impl<F> FunctionSlots<F> {
         self.waiting.push_back(frame);
     }
 
-    /// Wakes a thread for a waiting frame, or returns that one must be started; either counts as on
-    /// its way from here on.
+    /// Wakes a thread for a waiting frame, or returns that one must be started. Either thread
+    /// counts as on its way afterwards.
     pub fn assign(&mut self) -> Assignment {
         let coming = [StateKind::Ordered, StateKind::Arriving, StateKind::Woken].map(|kind| self.threads.count(kind));
         if self.waiting.len() <= coming.iter().sum() || self.threads.wake_one() {
@@ -139,12 +139,12 @@ impl<F> FunctionSlots<F> {
         if self.threads.counting() < self.limit { Assignment::Start } else { Assignment::Nothing }
     }
 
-    /// A thread was ordered.
+    /// Records that a thread was requested.
     pub fn start_thread(&mut self, thread: u64) {
         self.threads.set(thread, Some(ThreadState::Ordered));
     }
 
-    /// A thread asks for work; false if it is to end.
+    /// Records that a thread requests work; false if it must end.
     pub fn arrives(&mut self, thread: u64) -> bool {
         match self.threads.get(thread) {
             None | Some(ThreadState::Abandoned) => false,
@@ -155,7 +155,7 @@ impl<F> FunctionSlots<F> {
         }
     }
 
-    /// A thread found nothing; what wakes it.
+    /// Records that a thread found no work. Returns the condition variable that wakes it.
     pub fn begin_wait(&mut self, thread: u64) -> Arc<Condvar> {
         let wake = match self.threads.set(thread, None) {
             Some(ThreadState::Waiting(wake) | ThreadState::Woken(wake)) => wake,
@@ -165,13 +165,13 @@ impl<F> FunctionSlots<F> {
         wake
     }
 
-    /// Wakes all that wait, to see whether they are to end.
+    /// Wakes all waiting threads, which then check whether they must end.
     pub fn wake_all(&self) {
         self.threads.wake_all();
     }
 
-    /// The next frame for this thread, and whether it must run `setup()` first. `None` while
-    /// another thread does so.
+    /// Takes the next frame for this thread; the flag is true if the thread must run `setup()`
+    /// first. `None` while another thread runs `setup()`.
     pub fn take(&mut self, thread: u64) -> Option<(F, bool)> {
         if self.setup == Setup::Running {
             return None;
@@ -189,7 +189,7 @@ impl<F> FunctionSlots<F> {
         self.threads.set(running.thread(), Some(ThreadState::Running(running)));
     }
 
-    /// A thread has run its frame, and comes for another.
+    /// Records that a thread has run its frame and comes for another.
     pub fn finish(&mut self, thread: u64, spent: FrameTimes) {
         if self.of_thread(thread).is_some() {
             self.threads.set(thread, Some(ThreadState::Arriving));
@@ -197,8 +197,8 @@ impl<F> FunctionSlots<F> {
         }
     }
 
-    /// Abandons a thread, whose results do not count any more; how many such there are, unless it
-    /// ran nothing.
+    /// Abandons a thread, whose results don't count any more. Returns the number of abandoned
+    /// threads, `None` if it ran nothing.
     pub fn abandon(&mut self, thread: u64, in_setup: bool) -> Option<u64> {
         self.of_thread(thread)?;
         self.threads.set(thread, Some(ThreadState::Abandoned));
@@ -208,7 +208,7 @@ impl<F> FunctionSlots<F> {
         Some(self.abandoned() as u64)
     }
 
-    /// A thread is about to end.
+    /// Removes a thread that is about to end.
     pub fn leave(&mut self, thread: u64, closed: bool) -> ThreadRemains<F> {
         let before = self.threads.set(thread, None);
         let unused = matches!(before, Some(ThreadState::Ordered));
@@ -224,12 +224,12 @@ impl<F> FunctionSlots<F> {
         ThreadRemains { close, unused, died_in, stranded }
     }
 
-    /// Returns whether the function was set up, and no thread is there to close it.
+    /// Returns whether the function was set up and no thread is left to close it.
     pub fn needs_close(&self) -> bool {
         !self.has_threads() && self.setup == Setup::Done
     }
 
-    /// `setup()` has ended; what fails with it.
+    /// Records the end of `setup()`. Returns the frames that fail with it.
     pub fn end_setup(&mut self, ok: bool) -> VecDeque<F> {
         self.setup = if ok { Setup::Done } else { Setup::Needed };
         if ok { VecDeque::new() } else { self.drain() }
@@ -239,15 +239,15 @@ impl<F> FunctionSlots<F> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// All threads from now on; whether that is more than before.
+    /// Allows all threads from now on; true if that is more than before.
     pub const fn widen(&mut self) -> bool {
         let wider = self.width < self.limit;
         self.width = self.limit;
         wider
     }
 
-    /// Cheap calls get one thread: the GIL lets one run at a time anyway, and a hand-over costs
-    /// more than such a call. Calls that take long, or wait, get all.
+    /// Updates the mean run time. Cheap calls get one thread: the GIL allows one at a time anyway,
+    /// and a hand-over costs more than such a call. Calls that take long, or wait, get all threads.
     fn learn(&mut self, spent: FrameTimes) {
         let Some(mean) = spent.run_ns.checked_div(spent.calls) else { return };
         let mean = self.mean_ns.map_or(mean, |known| known.midpoint(mean));

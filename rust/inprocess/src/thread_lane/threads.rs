@@ -1,5 +1,5 @@
-//! A function's threads. Each is in one state, whatever becomes of it: what counts threads counts
-//! states, so a thread that dies, wherever it is, leaves nothing counted.
+//! A function's threads. Each has one state at any time, and threads are counted by state: a thread
+//! that dies in any state leaves no wrong count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use crate::thread_lane::running_frame::RunningFrame;
 
 /// State of a thread.
 pub enum ThreadState<F> {
-    /// It was asked for, and has not asked for work yet.
+    /// It was requested, and has not requested work yet.
     Ordered,
     /// It has run a frame, and comes for another.
     Arriving,
-    /// It waits for work; it is woken by this.
+    /// It waits for work; the condition variable wakes it.
     Waiting(Arc<Condvar>),
-    /// It was woken, and has not looked yet.
+    /// It was woken, and has not continued yet.
     Woken(Arc<Condvar>),
     Running(Arc<RunningFrame<F>>),
-    /// It counts no more, nor does what it brings.
+    /// It is not counted any more, and its results are dropped.
     Abandoned,
 }
 
-/// A state without what goes with it.
+/// The state without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateKind {
     Ordered,
@@ -61,7 +61,7 @@ impl<F> Threads<F> {
         self.counts[kind as usize]
     }
 
-    /// Threads that count.
+    /// Number of counted threads.
     pub fn counting(&self) -> usize {
         self.all.len() - self.count(StateKind::Abandoned)
     }
@@ -74,7 +74,7 @@ impl<F> Threads<F> {
         self.all.values().filter_map(|state| if let ThreadState::Running(frame) = state { Some(frame) } else { None })
     }
 
-    /// Puts a thread into another state, or forgets it; its last one.
+    /// Sets the state of a thread, or removes it; returns the former state.
     pub fn set(&mut self, thread: u64, state: Option<ThreadState<F>>) -> Option<ThreadState<F>> {
         let before = match state {
             Some(state) => {
@@ -89,7 +89,7 @@ impl<F> Threads<F> {
         before
     }
 
-    /// Wakes one that waits, if any does.
+    /// Wakes a waiting thread, if there is one.
     pub fn wake_one(&mut self) -> bool {
         let waits = |(thread, state): (&u64, &ThreadState<F>)| {
             if let ThreadState::Waiting(wake) = state { Some((*thread, wake.clone())) } else { None }

@@ -1,13 +1,14 @@
 //! Longest common subsequence and edit distance, 64 cells of the table at a time (Hyyrö's and
 //! Myers' bit vectors).
 //!
-//! - The table is worked off in strips of 64 rows: memory is linear in the texts, for any contents.
-//! - At the start of each strip, and every 100 000 steps of a long one, the caller may stop it.
+//! - The table is processed in strips of 64 rows, so memory is linear in the texts.
+//! - The caller may stop the work at the start of each strip, and every 100 000 steps of a long
+//!   one.
 
 use crate::kernels::fault::{Fault, Stop};
 
 const STRIP: usize = 64;
-/// Steps between two questions: about 0.2 ms.
+/// Steps between two checks whether to stop: about 0.2 ms.
 const STEPS: usize = 100_000;
 
 /// Rows of a strip in which each token occurs.
@@ -58,11 +59,11 @@ pub fn common_subsequence(one: &[u32], other: &[u32], distinct: usize, stop: &dy
     Ok(length)
 }
 
-/// The fewest tokens to insert, delete and replace that make one of the other.
+/// Returns the fewest insertions, deletions and replacements that turn one into the other.
 pub fn edit_distance(one: &[u32], other: &[u32], distinct: usize, stop: &dyn Stop) -> Result<usize, Fault> {
     let (rows, columns) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let mut masks = Rows::new(distinct);
-    // Rise of the last row of the strip above in each column; above the first one, by 1.
+    // Difference along the last row of the strip above, in each column; 1 above the first strip.
     let mut rises = vec![1_i8; columns.len()];
     for strip in rows.chunks(STRIP) {
         masks.put(strip);

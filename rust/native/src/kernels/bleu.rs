@@ -20,11 +20,11 @@ const LOG_OF_0: f64 = -9_999_999_999.0;
 #[serde(rename_all = "kebab-case")]
 pub enum Smooth {
     None,
-    /// A tenth of a match.
+    /// Count a tenth of a match.
     Floor,
-    /// One match more in each length but the first.
+    /// Add one match in each length except the first.
     AddK,
-    /// Half as much each time.
+    /// Halve the substitute each time.
     Exp,
 }
 
@@ -35,7 +35,7 @@ pub struct Bleu {
 }
 
 impl Bleu {
-    /// A text with its tokens between white space.
+    /// Returns a text with its tokens separated by white space.
     fn tokenized(&self, text: &str) -> String {
         let text = if self.lowercase { Cow::Owned(lower(text)) } else { Cow::Borrowed(text) };
         let mut line = strip_end(&text).replace("<skipped>", "").replace("-\n", "").replace('\n', " ");
@@ -98,7 +98,7 @@ impl Bleu {
     }
 }
 
-/// White space around each ASCII mark but `'`, `,`, `-` and `.`.
+/// Puts white space around each ASCII mark except `'`, `,`, `-` and `.`.
 fn each_apart(text: &str) -> String {
     let (mut apart, mut from) = (String::with_capacity(text.len() * 2), 0);
     for (at, one) in text.bytes().enumerate() {
@@ -111,8 +111,8 @@ fn each_apart(text: &str) -> String {
     apart + &text[from..]
 }
 
-/// White space around each mark that `find` finds behind a character that it belongs apart from. A
-/// character is of one such pair only.
+/// Puts white space around each mark that `find` finds behind a character from which it must be
+/// separated. A character is in at most one such pair.
 fn second_apart(text: &str, find: impl Fn(&[u8]) -> Option<usize>, is_apart: impl Fn(char) -> bool) -> String {
     let (mut apart, mut from, mut at) = (String::with_capacity(text.len() * 2), 0, 0);
     while let Some(found) = find(&text.as_bytes()[at..]) {
@@ -129,8 +129,8 @@ fn second_apart(text: &str, find: impl Fn(&[u8]) -> Option<usize>, is_apart: imp
     apart + &text[from..]
 }
 
-/// White space around each mark that `find` finds before a character that it belongs apart from,
-/// likewise.
+/// Puts white space around each mark that `find` finds before a character from which it must be
+/// separated.
 fn first_apart(text: &str, find: impl Fn(&[u8]) -> Option<usize>, is_apart: impl Fn(char) -> bool) -> String {
     let (mut apart, mut from, mut at) = (String::with_capacity(text.len() * 2), 0, 0);
     while let Some(found) = find(&text.as_bytes()[at..]) {

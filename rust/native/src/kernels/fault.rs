@@ -1,18 +1,18 @@
-//! Faults of a sample in place of a number, and how work on it is stopped.
+//! Faults of a sample in place of a score, and the way to stop work on a sample.
 
-/// Result of a kernel for a sample: a number, or that it has no opinion.
+/// Result of a kernel for a sample: a number, or `None` for an abstention.
 pub type Score = Option<f64>;
 
-/// Reason why there is no score.
+/// Reason for a missing score.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It was asked to stop.
+    /// The work was stopped.
     #[error("stopped")]
     Stopped,
-    /// The sample is not what the kernel takes; says why.
+    /// The kernel can't take the sample, for this reason.
     #[error("{0}")]
     Invalid(String),
-    /// The same, of one input: its place among them.
+    /// The kernel can't take one input, by its index, for this reason.
     #[error("{1}")]
     Input(usize, String),
 }
@@ -27,19 +27,19 @@ impl Fault {
     }
 }
 
-/// Tells if work on a sample must stop: asked now and then by kernels that take long.
+/// Decides whether work on a sample must stop. Kernels that take long check it at intervals.
 pub trait Stop {
-    fn is_asked(&self) -> bool;
+    fn must_stop(&self) -> bool;
 
-    /// An error if it is.
+    /// Returns an error if work must stop.
     fn check(&self) -> Result<(), Fault> {
-        if self.is_asked() { Err(Fault::Stopped) } else { Ok(()) }
+        if self.must_stop() { Err(Fault::Stopped) } else { Ok(()) }
     }
 }
 
-/// Asked by a plain closure.
+/// A closure that returns whether to stop.
 impl<F: Fn() -> bool> Stop for F {
-    fn is_asked(&self) -> bool {
+    fn must_stop(&self) -> bool {
         self()
     }
 }

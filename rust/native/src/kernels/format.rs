@@ -4,8 +4,8 @@ use crate::kernels::fault::{Fault, Score, Stop};
 use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 
-/// 1 for a text that starts with `<think>`, ends that once or more, and has no other `<think>`:
-/// what TRL's `^<think>(?!.*<think>)(.*?)</think>.*$` matches.
+/// Scores 1 for a text that starts with `<think>`, has `</think>` at least once, and has no other
+/// `<think>`, like TRL's `^<think>(?!.*<think>)(.*?)</think>.*$`.
 pub struct ThinkFormat;
 
 impl Kernel for ThinkFormat {
@@ -20,7 +20,7 @@ impl Kernel for ThinkFormat {
     }
 }
 
-/// The share of these texts that occur in the text exactly once.
+/// Scores the share of these texts that occur in the text exactly once.
 pub struct TagCount {
     pub tags: Vec<String>,
 }

@@ -25,12 +25,12 @@ pub enum Input<'a> {
     Text(Cow<'a, str>),
     Json(Cow<'a, str>),
     Ids(Vec<u32>),
-    /// None that the kernel takes; says why.
+    /// A value that the kernel does not take, with the reason.
     Wrong(String),
 }
 
 impl Input<'_> {
-    /// The text that is scored.
+    /// Returns the text to score.
     pub(crate) fn text(inputs: &[Self]) -> Result<&str, Fault> {
         match inputs.first() {
             Some(Self::Text(text)) => Ok(text),
@@ -47,7 +47,7 @@ impl Input<'_> {
         }
     }
 
-    /// The references at this place; `None` if the column has none.
+    /// Returns the references at this index; `None` if the column has none.
     pub(crate) fn references<'a>(inputs: &'a [Input<'_>], place: usize) -> Result<Option<Vec<Cow<'a, str>>>, Fault> {
         match inputs.get(place) {
             Some(Input::Text(text)) => Ok(Some(vec![Cow::Borrowed(text)])),
@@ -57,7 +57,7 @@ impl Input<'_> {
         }
     }
 
-    /// The JSON at this place: its text.
+    /// Returns the text of the JSON at this index.
     pub(crate) fn json<'a>(inputs: &'a [Input<'_>], place: usize) -> Result<&'a str, Fault> {
         match inputs.get(place) {
             Some(Input::Text(json) | Input::Json(json)) => Ok(json),

@@ -8,11 +8,11 @@ pub trait Kernel: Send + Sync {
     /// Returns the forms of its inputs, in order; the first is scored.
     fn inputs(&self) -> Vec<InputForm>;
 
-    /// The score of a sample; `inputs` are as `inputs()` says.
+    /// Returns the score of a sample; `inputs` have the forms of `inputs()`.
     fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault>;
 }
 
-/// A kernel whose faults name the column that is wrong.
+/// A kernel whose faults name the column concerned.
 pub struct OfColumns {
     pub kernel: Box<dyn Kernel>,
     /// Names of its inputs.

@@ -6,8 +6,8 @@ use crate::kernels::fault::{Fault, Score, Stop};
 use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 
-/// Falls along a cosine from the value of an empty text to that of one with `max_len` characters;
-/// which values depends on whether another kernel gives the text more than 0.
+/// Falls along a cosine from the score of an empty text to that of a text of `max_len` characters;
+/// the two scores depend on whether another kernel's score is above 0.
 pub struct CosineLength {
     pub correct: Box<dyn Kernel>,
     pub min_value_wrong: f64,
@@ -15,7 +15,7 @@ pub struct CosineLength {
     pub min_value_correct: f64,
     pub max_value_correct: f64,
     pub max_len: f64,
-    /// Longer texts count as so long; else the cosine rises again.
+    /// Longer texts count as this long; otherwise the cosine rises again.
     pub clamp: bool,
 }
 
@@ -38,7 +38,8 @@ impl Kernel for CosineLength {
     }
 }
 
-/// 0 up to a number of tokens, -1 beyond another, and a line between them; its text is that number.
+/// Scores 0 up to a number of tokens, -1 above another, and linear between them; its text is that
+/// number.
 pub struct SoftOverlong {
     pub max_completion_len: f64,
     pub soft_punish_cache: f64,

@@ -7,12 +7,12 @@ use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::python_text::{is_punctuation, last_tagged, lower, split};
 
-/// Part of a text that is compared: all of it, or what its last `<tag>…</tag>` holds.
+/// Part of a text that is compared: all of it, or the contents of its last `<tag>…</tag>`.
 #[derive(Debug, Default)]
 pub struct Part(pub Option<String>);
 
 impl Part {
-    /// `None`: it has no such tag.
+    /// Returns the part; `None` if the tag is missing.
     pub fn of<'a>(&self, text: &'a str) -> Option<&'a str> {
         match &self.0 {
             None => Some(text),
@@ -21,7 +21,7 @@ impl Part {
     }
 }
 
-/// The best score of a text by any of its references; 0 if the text lacks the compared part.
+/// Returns the best score of a text over its references; 0 if the compared part is missing.
 pub fn best_of(
     inputs: &[Input<'_>],
     part: &Part,
@@ -34,7 +34,7 @@ pub fn best_of(
     }
 }
 
-/// 1 where one of the references is what `is` says; asks before each whether to stop.
+/// Scores 1 if `is` holds for one of the references; checks before each whether to stop.
 pub fn is_any(references: &[Cow<'_, str>], stop: &dyn Stop, is: impl Fn(&str) -> bool) -> Result<f64, Fault> {
     for reference in references {
         stop.check()?;
@@ -45,7 +45,7 @@ pub fn is_any(references: &[Cow<'_, str>], stop: &dyn Stop, is: impl Fn(&str) ->
     Ok(0.0)
 }
 
-/// 1 where a reference is the text, character by character.
+/// Scores 1 if a reference equals the text, character by character.
 pub struct ExactMatch {
     pub part: Part,
 }
@@ -60,7 +60,7 @@ impl Kernel for ExactMatch {
     }
 }
 
-/// 1 where a reference is the text once both are normalised.
+/// Scores 1 if a reference equals the text after both are normalised.
 pub struct NormalizedMatch {
     pub part: Part,
     pub ignore_case: bool,

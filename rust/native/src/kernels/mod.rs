@@ -1,12 +1,12 @@
 //! Reward functions as native kernels: one text, its counterpart, one number.
 //!
-//! - A kernel gives what its original gives (docs/rewards.md names it), for every input.
+//! - A kernel returns what its original returns (docs/rewards.md names it), for every input.
 //! - A sample that a kernel can't decide does not get a number: it abstains, or names the fault of
 //!   the input.
-//! - Work that is more than linear in the input asks whether it should stop, every millisecond or
-//!   so; that of JSON schemas between two values, all other between two passes over a text.
-//! - Nothing here knows of Python, batches or lanes; text that Python would split, fold or classify
-//!   goes through `python_text`.
+//! - Work that is more than linear in the input checks about every millisecond whether to stop;
+//!   work on JSON schemas checks between two values, all other between two passes over a text.
+//! - Kernels are independent of Python, batches and lanes. Text that Python would split, fold or
+//!   classify goes through `python_text`.
 
 mod bit_parallel;
 mod bleu;

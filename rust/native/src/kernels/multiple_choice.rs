@@ -1,7 +1,7 @@
 //! Multiple choice: the letter after the last "Answer:" or in the last box, or the whole answer.
 //!
-//! - Marks of Markdown and LaTeX around the letter are passed over: `**Answer:** $\boxed{B}$`.
-//! - A word that begins with a letter is none, nor is a letter beside another: `A or B`.
+//! - Marks of Markdown and LaTeX around the letter are skipped: `**Answer:** $\boxed{B}$`.
+//! - The first letter of a word does not count, nor a letter next to another: `A or B`.
 
 use memchr::memmem;
 
@@ -12,7 +12,7 @@ use crate::kernels::matching::{Part, best_of, is_any};
 
 const WORD: &[u8] = b"answer";
 const BOX: &[u8] = b"\\boxed{";
-/// A box around a letter is shorter; longer ones would be searched again and again.
+/// A box around a letter is shorter; longer boxes would be searched repeatedly.
 const LONGEST_BOX: usize = 64;
 const THOUGHT: &str = "</think>";
 /// Characters that may enclose a letter.
@@ -20,14 +20,14 @@ const MARKS: [char; 13] = ['*', '_', '$', '(', '[', '{', ')', ']', '}', '"', '\'
 /// Commands and words that may precede it.
 const BEFORE: [&str; 8] = ["boxed", "text", "textbf", "mathrm", "mathbf", "option", "choice", "letter"];
 
-/// 1 where the letter that the completion gives as its answer is a reference.
+/// Scores 1 if the letter that the completion gives as its answer is a reference.
 pub struct MultipleChoice {
-    /// The last letter of the choices, which begin with A; upper case.
+    /// The last letter of the choices (upper case), which begin with A.
     pub last: char,
 }
 
 impl MultipleChoice {
-    /// The letter of the last answer that is one, in upper case.
+    /// Returns the letter of the last answer that is a choice, in upper case.
     fn found(&self, text: &str) -> Option<char> {
         let text = text.rsplit_once(THOUGHT).map_or(text, |(_, answer)| answer);
         let lower = text.to_ascii_lowercase();
@@ -44,7 +44,7 @@ impl MultipleChoice {
         last.or_else(|| self.whole(text))
     }
 
-    /// The letter that a text is, but for marks and words before it.
+    /// Returns the letter in a text of one letter, with marks and words before it.
     fn alone(&self, text: &str) -> Option<char> {
         let is_blank = |one: char| MARKS.contains(&one) || one.is_whitespace();
         let rest = text.trim_end_matches(|one: char| is_blank(one) || one == '.');
@@ -57,7 +57,8 @@ impl MultipleChoice {
             .then_some(choice)
     }
 
-    /// The letter of an answer of one line that is a choice: `B`, `**B.** Paris`, `B) Paris`.
+    /// Returns the letter of an answer of one line that is a choice: `B`, `**B.** Paris`, `B)
+    /// Paris`.
     fn whole(&self, text: &str) -> Option<char> {
         let line = text.trim();
         if line.contains('\n') {
@@ -68,7 +69,7 @@ impl MultipleChoice {
             let letter = rest.chars().next()?;
             let choice = letter.to_ascii_uppercase();
             let behind = rest[letter.len_utf8()..].trim_start_matches(['*', '_']);
-            // No colon: "A: I think so" is an answer behind a question.
+            // A colon does not count: "A: I think so" is an answer after a question.
             let end = behind.chars().next().filter(|one| matches!(one, ')' | ']' | '.'))?;
             let words = behind[1..].trim_start_matches(['*', '_']);
             let is_label = words.starts_with(char::is_whitespace) && !self.goes_on(words) && !self.lists(words, end);
@@ -76,7 +77,8 @@ impl MultipleChoice {
         })
     }
 
-    /// Returns whether another choice begins within a line: `Paris B) Rome`; `end` follows letters.
+    /// Returns whether another choice begins within a line, as in `Paris B) Rome`; `end` is the
+    /// mark after letters.
     fn lists(&self, words: &str, end: char) -> bool {
         words.split_whitespace().any(|word| {
             let mut letters = word.trim_matches(['*', '_', '(', '[']).chars();
@@ -85,7 +87,7 @@ impl MultipleChoice {
         })
     }
 
-    /// The letter that a text begins with, behind the word "answer".
+    /// Returns the letter at the beginning of a text, after the word "answer".
     fn letter(&self, text: &str) -> Option<char> {
         let is_mark = |one: char| MARKS.contains(&one);
         let rest = text.trim_start_matches(|one| is_mark(one) || matches!(one, ' ' | '\t'));
@@ -94,7 +96,7 @@ impl MultipleChoice {
         let mut rest = colon.or_else(is)?.trim_start_matches(':');
         loop {
             rest = rest.trim_start_matches(|one: char| is_mark(one) || one.is_whitespace());
-            // No word of BEFORE is longer than eight letters.
+            // No word of BEFORE has more than eight letters.
             let end = rest.bytes().take(9).take_while(u8::is_ascii_alphabetic).count();
             let word = &rest[..end];
             if !BEFORE.iter().any(|before| word.eq_ignore_ascii_case(before)) {
@@ -109,7 +111,7 @@ impl MultipleChoice {
         is_alone.then_some(choice)
     }
 
-    /// Returns whether the text behind a letter leaves it the answer.
+    /// Returns whether a letter is still the answer, given the text after it.
     fn ends(&self, behind: &str, letter: char, colon: bool) -> bool {
         let mut next = behind.chars();
         match next.next() {
@@ -143,7 +145,7 @@ impl MultipleChoice {
         let is_other = next.next().is_some_and(|one| one.is_ascii_uppercase() && self.is_choice(one));
         let behind = next.as_str();
         let is_word = behind.starts_with(|one: char| one.is_alphanumeric() || one == '\'');
-        // "B, A is too small" leaves B; "A, B or C" is none.
+        // "B, A is too small" means B; "A, B or C" means none.
         let sentence = behind.trim_start();
         let is_sentence = sentence.starts_with(|one: char| one.is_lowercase())
             && !["or ", "and "].iter().any(|word| sentence.starts_with(word));

@@ -1,11 +1,12 @@
 //! Checks that `json.loads` of CPython accepts a text: JSON, and also NaN, Infinity and -Infinity.
 
-/// Nesting beyond which CPython may raise a `RecursionError`, by its limit and the stack it is on.
+/// Nesting beyond which CPython may raise a `RecursionError`, depending on its limit and its stack.
 const DEEPEST: usize = 400;
-/// Digits of a whole number that CPython makes no `int` of (`sys.int_info`).
+/// Most digits of a whole number that CPython converts to an `int` (`sys.int_info`).
 const MOST_DIGITS: usize = 4300;
 
-/// `None`: nested so deep that it depends on where it is called.
+/// Returns whether `json.loads` accepts a text; `None` if it is nested so deep that the stack
+/// decides.
 pub fn loads(text: &str) -> Option<bool> {
     let mut reader = Reader { rest: text.as_bytes() };
     reader.space();
@@ -45,7 +46,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An object or an array, from its bracket on.
+    /// Reads an object or an array, from its bracket on.
     fn members(&mut self, depth: usize, end: &[u8], named: bool) -> Option<bool> {
         self.rest = &self.rest[1..];
         self.space();
@@ -116,8 +117,8 @@ impl Reader<'_> {
         is_broken || has_exponent || whole <= MOST_DIGITS
     }
 
-    /// A mark, perhaps a sign, and digits; without digits it is not of the number, and what follows
-    /// then is too much.
+    /// Reads a mark, perhaps a sign, and digits. The mark does not belong to the number if digits
+    /// are missing; the text is then invalid.
     fn part(&mut self, marks: &[&[u8]], signs: &[&[u8]]) -> bool {
         let before = self.rest;
         if marks.iter().any(|mark| self.take(mark)) {

@@ -1,9 +1,9 @@
-//! Text as Python's `str` and `re` see it, where Rust sees it otherwise.
+//! Text with the meaning of Python's `str` and `re`, where Rust's differs.
 //!
 //! - White space has U+001C to U+001F, which Unicode's `White_Space` lacks.
-//! - A word character (`\w`) is a letter, a number or `_`; a mark is none.
-//! - Cases and classes are those of Rust's Unicode tables: letters that a newer Unicode than
-//!   Python's own added are letters here already.
+//! - A word character (`\w`) is a letter, a number or `_`; a mark is not.
+//! - Cases and classes come from Rust's Unicode tables: letters that were added after the version
+//!   of Python's tables count as letters here already.
 
 use std::sync::LazyLock;
 
@@ -44,7 +44,8 @@ pub fn is_word(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_alphanumeric() || character == '_';
     }
-    // Most alphabetic characters are letters; the rest (marks, circled letters) is looked up.
+    // Most alphabetic characters are letters; the rest (marks, circled letters) are searched in a
+    // table.
     character.is_alphanumeric() && in_ranges(&WORDS, character)
 }
 
@@ -60,7 +61,7 @@ pub fn is_lower(text: &str) -> bool {
     !against && text.chars().any(char::is_lowercase)
 }
 
-/// Returns whether `re.IGNORECASE` takes a character for this lower-case ASCII letter.
+/// Returns whether `re.IGNORECASE` matches a character with this lower-case ASCII letter.
 pub const fn is_letter_ignoring_case(character: char, letter: char) -> bool {
     let other = match letter {
         'i' => matches!(character, '\u{130}' | '\u{131}'),
@@ -71,8 +72,8 @@ pub const fn is_letter_ignoring_case(character: char, letter: char) -> bool {
     character.eq_ignore_ascii_case(&letter) || other
 }
 
-/// The text of the last `<tag>…</tag>`, stripped, as `re.finditer` with `.*?` over all lines finds
-/// them.
+/// Returns the text of the last `<tag>…</tag>`, stripped, as `re.finditer` finds it with `.*?` over
+/// several lines.
 pub fn last_tagged<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let (mut rest, mut last) = (text, None);
@@ -89,7 +90,7 @@ type Ranges = Vec<(char, char)>;
 
 static WORDS: LazyLock<Ranges> = LazyLock::new(|| ranges(r"[\p{L}\p{N}_]"));
 
-/// The characters of a class, in order; of the fixed ones above.
+/// Returns the characters of one of the fixed classes above, in order.
 fn ranges(class: &str) -> Ranges {
     let parsed = regex_syntax::parse(class).ok();
     match parsed.as_ref().map(regex_syntax::hir::Hir::kind) {
@@ -103,7 +104,7 @@ fn in_ranges(ranges: &Ranges, character: char) -> bool {
     after.checked_sub(1).is_some_and(|at| character <= ranges[at].1)
 }
 
-/// Category Lt.
+/// Returns whether a character is of category Lt.
 const fn is_title(character: char) -> bool {
     matches!(character,
         '\u{1c5}' | '\u{1c8}' | '\u{1cb}' | '\u{1f2}' | '\u{1f88}'..='\u{1f8f}' | '\u{1f98}'..='\u{1f9f}'

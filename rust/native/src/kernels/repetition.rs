@@ -1,4 +1,4 @@
-//! Repetition penalty: the share of n-grams that came before, times the penalty.
+//! Repetition penalty: the share of n-grams that occurred before, times the penalty.
 
 use crate::kernels::fault::{Fault, Score, Stop};
 use crate::kernels::input::{Input, InputForm};
@@ -6,7 +6,7 @@ use crate::kernels::kernel::Kernel;
 use crate::kernels::python_text::{lower, split};
 use crate::kernels::tokens::{TokenNumbers, distinct_ngrams};
 
-/// Of token ids (TRL), or of words in lower case (open-r1).
+/// Counts n-grams of token ids (TRL), or of words in lower case (open-r1).
 pub struct RepetitionPenalty {
     pub of_words: bool,
     pub ngram_size: usize,
@@ -14,7 +14,7 @@ pub struct RepetitionPenalty {
 }
 
 impl RepetitionPenalty {
-    /// The share of repeated n-grams; `None` where there are fewer tokens than an n-gram has.
+    /// Returns the share of repeated n-grams; `None` if the text is shorter than an n-gram.
     fn repeated(&self, tokens: &[u32], stop: &dyn Stop) -> Result<Option<f64>, Fault> {
         let total = (tokens.len() + 1).saturating_sub(self.ngram_size);
         if total == 0 {

@@ -1,4 +1,4 @@
-//! ROUGE-L of words: how long their longest common subsequence is.
+//! ROUGE-L of words: the length of their longest common subsequence.
 
 use serde::Deserialize;
 
@@ -19,8 +19,8 @@ pub enum Measure {
     Recall,
 }
 
-/// See the module. Among several references the one with the greatest F-measure counts, the first
-/// of those.
+/// Scores by ROUGE-L. The reference with the greatest F-measure counts, the first one if several
+/// have it.
 pub struct RougeL {
     pub measure: Measure,
 }
@@ -31,7 +31,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_other).filter(|word| !word.is_empty())
 }
 
-/// F-measure, precision and recall.
+/// Returns F-measure, precision and recall.
 fn rouge_l(text: &str, reference: &str, stop: &dyn Stop) -> Result<(f64, f64, f64), Fault> {
     let mut numbering = TokenNumbers::new();
     let found = numbering.numbers(words(text));

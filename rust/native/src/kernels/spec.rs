@@ -15,7 +15,7 @@ use crate::kernels::repetition::RepetitionPenalty;
 use crate::kernels::rouge::{Measure, RougeL};
 use crate::kernels::squad::{SquadEm, SquadF1};
 
-/// Options that no kernel can work with; says why.
+/// Options that no kernel can work with, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(String);
@@ -86,14 +86,14 @@ enum Spec {
     },
 }
 
-/// A number, written as a text: serde_json reads numbers to within a bit.
+/// Reads a number written as text, because serde_json's numbers may be off by one bit.
 fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| D::Error::custom(format!("{text:?} is no number")))
 }
 
-/// The kernel that a JSON object describes: its name as `kernel`, and all its options, fractions as
-/// texts. `columns`: the names of its inputs.
+/// Makes the kernel that a JSON object describes: its name as `kernel`, and all its options, with
+/// fractions as texts. `columns` has the names of its inputs.
 pub fn kernel(json: &str, columns: Vec<String>) -> Result<Box<dyn Kernel>, SpecError> {
     let spec: Spec = serde_json::from_str(json).map_err(|error| SpecError(error.to_string()))?;
     let kernel = made(spec)?;

@@ -1,5 +1,5 @@
-//! Exact match and F1 of answers, as SQuAD counts them: case, ASCII punctuation, English articles
-//! and runs of white space make no difference.
+//! Exact match and F1 of answers, as in SQuAD: case, ASCII punctuation, English articles and the
+//! amount of white space are ignored.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::kernels::tokens::{TokenNumbers, common_tokens};
 
 const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
-/// A text without what makes no difference, its words with one space between.
+/// Returns a text without ignored parts, with one space between words.
 fn normalized(text: &str) -> String {
     if text.is_ascii() {
         return normalized_ascii(text);
@@ -30,7 +30,7 @@ fn normalized(text: &str) -> String {
     split(&kept).collect::<Vec<_>>().join(" ")
 }
 
-/// The same in one pass, of ASCII.
+/// Does the same in one pass, for ASCII.
 fn normalized_ascii(text: &str) -> String {
     let mut kept = String::with_capacity(text.len() + 1);
     let space = |kept: &mut String| {
@@ -60,7 +60,7 @@ fn normalized_ascii(text: &str) -> String {
     kept
 }
 
-/// 1 where a reference is the answer.
+/// Scores 1 if a reference equals the answer.
 pub struct SquadEm {
     pub part: Part,
 }
@@ -78,12 +78,12 @@ impl Kernel for SquadEm {
     }
 }
 
-/// The F1 of the answer's words and a reference's, the best one.
+/// Scores the F1 of the answer's and a reference's words; the best reference counts.
 pub struct SquadF1 {
     pub part: Part,
 }
 
-/// Returns 2PR / (P + R), for the words that both share, each as often as it occurs in both.
+/// Returns 2PR / (P + R), counting common words as often as they occur in both.
 fn f1(answer: &str, reference: &str) -> f64 {
     let mut numbering = TokenNumbers::new();
     let answer = numbering.numbers(answer.split(' ').filter(|word| !word.is_empty()));

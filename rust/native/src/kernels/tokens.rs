@@ -1,4 +1,4 @@
-//! Texts as numbers: equal tokens have equal numbers, counted from 0.
+//! Texts as numbers: equal tokens get equal numbers, counted from 0.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -8,8 +8,8 @@ use ahash::RandomState;
 
 use crate::kernels::fault::{Fault, Stop};
 
-/// Numbers tokens in the order in which they come. Its hashes are keyed: a model can't write a text
-/// that makes them collide.
+/// Numbers tokens in the order of their first occurrence. The hash is keyed, so that a model can't
+/// write a text that makes hashes collide.
 pub struct TokenNumbers<T> {
     known: HashMap<T, u32, RandomState>,
 }
@@ -30,7 +30,7 @@ impl<T: Eq + Hash> TokenNumbers<T> {
         tokens.into_iter().map(|token| self.number(token)).collect()
     }
 
-    /// The number of a token, if it came before.
+    /// Returns the number of a token, if it occurred before.
     pub fn known<K: Eq + Hash + ?Sized>(&self, token: &K) -> Option<u32>
     where
         T: Borrow<K>,
@@ -44,12 +44,12 @@ impl<T: Eq + Hash> TokenNumbers<T> {
     }
 }
 
-/// Tokens that are hashed between two questions whether to stop: a millisecond's work, about.
+/// Tokens that are hashed between two checks whether to stop: about a millisecond's work.
 const UNTIL_ASKED: usize = 200_000;
 
 /// Returns the number of different n-grams.
 pub fn distinct_ngrams(tokens: &[u32], n: usize, stop: &dyn Stop) -> Result<usize, Fault> {
-    // Long ones overlap, so the work is the text's length times theirs.
+    // Long n-grams overlap, so the work is the text's length times theirs.
     let each = (UNTIL_ASKED / n.max(1)).max(1);
     if n > COUNTED {
         distinct(tokens.windows(n), each, stop)
@@ -71,16 +71,16 @@ fn distinct<T: Eq + Hash>(
     Ok(known.len())
 }
 
-/// The longest n-grams that are counted: four tokens fit into one number, which is cheaper to hash
+/// The longest n-grams that are counted: four tokens fit into one number, which is cheap to hash
 /// and compare.
 pub const COUNTED: usize = 4;
 
-/// The number of a token, or of an n-gram, that a text lacks.
+/// Number of a token, or of an n-gram, that a text does not have.
 pub const ABSENT: u32 = u32::MAX;
 
-/// Returns the numbers of a text's n-grams that are in a reference, each counted as often as in the
-/// reference that has most, by their length less one. `distinct`: how many different tokens the
-/// text has. N-grams of one length are kept at a time.
+/// Returns the number of common n-grams by length, from unigrams on. An n-gram counts as often as
+/// in the reference with most of it. `distinct` is the number of different tokens in the text. Only
+/// the n-grams of one length are kept at a time.
 pub fn common_ngrams(
     text: &[u32],
     references: &[Vec<u32>],
@@ -92,7 +92,7 @@ pub fn common_ngrams(
     for (n, common) in common.iter_mut().enumerate() {
         stop.check()?;
         if n > 0 {
-            // An n-gram is a shorter one, by its number, and a token.
+            // An n-gram is identified by the number of a shorter one and a token.
             let mut known: HashMap<u64, u32, _> = HashMap::with_capacity_and_hasher(found.len(), RandomState::new());
             found = longer(&found, &text[n.min(text.len())..], |ngram| {
                 #[expect(clippy::cast_possible_truncation, reason = "there are fewer than tokens")]
@@ -116,7 +116,7 @@ pub fn common_ngrams(
     Ok(common)
 }
 
-/// N-grams that are one token longer, by their numbers: `tokens` are those behind them.
+/// Extends n-grams, given by their numbers, by the next token in `tokens`.
 fn longer(shorter: &[u32], tokens: &[u32], mut number: impl FnMut(u64) -> u32) -> Vec<u32> {
     let longer = shorter.iter().zip(tokens).map(|(ngram, token)| match (*ngram, *token) {
         (ABSENT, _) | (_, ABSENT) => ABSENT,
@@ -125,7 +125,7 @@ fn longer(shorter: &[u32], tokens: &[u32], mut number: impl FnMut(u64) -> u32) -
     longer.collect()
 }
 
-/// Returns the number of places of each id.
+/// Returns the number of occurrences of each id.
 fn counts(ids: &[u32], distinct: usize) -> impl Iterator<Item = u32> {
     let mut counts = vec![0; distinct];
     ids.iter().filter(|id| **id != ABSENT).for_each(|id| counts[*id as usize] += 1);
@@ -137,7 +137,7 @@ fn packed(ngram: &[u32]) -> u128 {
     ngram.iter().fold(0, |all, token| all << 32 | u128::from(*token))
 }
 
-/// Returns the number of tokens that two lists share, each counted as often as it is in both.
+/// Returns the number of common tokens, each counted as often as it occurs in both lists.
 pub fn common_tokens(one: &[u32], other: &[u32], distinct: usize) -> usize {
     let mut counts = vec![0_usize; distinct];
     one.iter().for_each(|token| counts[*token as usize] += 1);

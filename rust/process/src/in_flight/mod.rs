@@ -1,15 +1,15 @@
 //! The frames that one worker holds, and how their calls end.
 //!
-//! - When a worker ends, its messages count first, the page second; then the call in hand fails and
-//!   the rest is given back. The cause of a worker's kill is charged to that call alone.
-//! - An answer that took longer than the timeout is a timeout, whether or not the worker was
+//! - When a worker ends, its messages count first, the page second; then the running call fails and
+//!   the rest is given back. The cause of a kill is charged to the running call only.
+//! - An answer that took longer than the timeout is a timeout, even if the worker was not
 //!   signalled.
-//! - A call's messages are taken in before its value is read: they may carry its records.
-//! - A worker that began nothing costs its first call an attempt: given back with the others, that
-//!   call might silence one worker after another for ever.
+//! - A call's messages are processed before its value is read, because they may have its records.
+//! - A worker that ends before its first call costs that call an attempt. Otherwise the call would
+//!   be given back, and could end one worker after another.
 
 mod loss;
-mod sent_frame;
+mod worker_frame;
 mod zygote_loss;
 
 use std::collections::VecDeque;
@@ -25,9 +25,9 @@ use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 pub(crate) use loss::Loss;
 use loss::Violation;
-use sent_frame::{Current, SentFrame, failure};
+use worker_frame::{Current, WorkerFrame, failure};
 
-use crate::call_watch::InHand;
+use crate::call_watch::RunningClaim;
 use crate::shared_page::{DECODING, IMPORTING, LOADING, PageSnapshot};
 use crate::slots::QueuedFrame;
 use crate::wire::{self, Message, Text};
@@ -41,14 +41,14 @@ pub(super) struct Update {
     pub retire: bool,
 }
 
-/// Constants that a worker keeps; `python/guerdon/_worker/columns.py` has it too.
+/// Number of constants that a worker keeps, the same as in `python/guerdon/_worker/columns.py`.
 const KEPT_CONSTANTS: usize = 8;
 
 /// The frames of one worker, oldest first.
 pub(super) struct InFlightFrames {
-    sent: VecDeque<SentFrame>,
+    sent: VecDeque<WorkerFrame>,
     last_id: u64,
-    /// Constants that the worker has of the frames sent to it.
+    /// Constants that the worker has from earlier frames.
     constants: SentConstants,
 }
 
@@ -67,7 +67,7 @@ impl InFlightFrames {
         self.sent.is_empty()
     }
 
-    /// The frame at work.
+    /// The frame that the worker runs.
     pub(super) fn front(&self) -> Option<&Frame> {
         self.sent.front().map(|sent| &sent.frame)
     }
@@ -82,7 +82,7 @@ impl InFlightFrames {
         self.last_id
     }
 
-    /// Takes a frame on and writes the message that sends it; returns one that can't be written.
+    /// Adds a frame and writes its message; returns a frame that can't be written.
     pub(super) fn send(
         &mut self,
         held: QueuedFrame,
@@ -96,12 +96,12 @@ impl InFlightFrames {
         }
         self.last_id = id;
         let QueuedFrame { guard, frame } = held;
-        self.sent.push_back(SentFrame { id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
+        self.sent.push_back(WorkerFrame { id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
         None
     }
 
     /// Returns the running call according to the page.
-    pub(super) fn in_hand(&self, page: &PageSnapshot) -> Option<InHand> {
+    pub(super) fn running_claim(&self, page: &PageSnapshot) -> Option<RunningClaim> {
         let sent = self.sent.front()?;
         let policy = &sent.frame.function().policy;
         let hand = sent.hand(page);
@@ -111,7 +111,7 @@ impl InFlightFrames {
             Current::Phase(_) => (0, policy.setup_timeout, sent.any_open(0)),
             Current::Call(call) => (call, policy.timeout, sent.frame.is_open(call)),
         };
-        Some(InHand {
+        Some(RunningClaim {
             claim: sent.claim(hand),
             started_ns: page.stamp(sent.id, call),
             sent_ns: sent.sent_ns,
@@ -140,8 +140,8 @@ impl InFlightFrames {
         Some((page.progress(), call))
     }
 
-    /// Returns whether something waits behind the claim that has run too long, or that nobody waits
-    /// for any more.
+    /// Returns whether calls wait behind a claim that has run too long, or that is not needed any
+    /// more.
     pub(super) fn is_held_up(&self, claim: u64, slow: bool) -> bool {
         let Some(sent) = self.sent.front().filter(|sent| sent.id == claim >> 8) else { return false };
         let behind = sent.after(claim);
@@ -155,12 +155,12 @@ impl InFlightFrames {
         }
     }
 
-    /// Tells the scheduler that its frames are held up.
+    /// Marks the frames as slow for the scheduler.
     pub(super) fn note_slow(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.frame.note_slow());
     }
 
-    /// Gives back the calls behind a claim; with nothing claimed, everything that has not begun.
+    /// Gives back the calls behind a claim; without a claim, all calls that have not begun.
     pub(super) fn take_back(&mut self, page: &PageSnapshot, age_ns: u64) {
         for (index, sent) in self.sent.iter_mut().enumerate() {
             match (index == 0, sent.hand(page)) {
@@ -170,22 +170,21 @@ impl InFlightFrames {
                     }
                     sent.frame.give_back(call + 1..sent.frame.len());
                 }
-                // It may be about to claim its first call, or to say how many it ran: its answer
-                // tells.
+                // The worker may be about to claim its first call, or to report how many ran: the
+                // answer decides.
                 _ if index == 0 => {}
                 _ => sent.frame.give_back(0..sent.frame.len()),
             }
         }
     }
 
-    /// Returns whether the page shows the end of the running frame, which its worker has not
-    /// reported yet.
+    /// Returns whether the page shows the end of the running frame, before the worker's message.
     pub(super) fn has_ended(&self, page: &PageSnapshot) -> bool {
         self.sent.front().is_some_and(|sent| sent.done(page).is_some())
     }
 
-    /// Completes the calls before `claim` that gave plain values. The claim must be from an earlier
-    /// check than the bytes from the socket.
+    /// Completes the calls before `claim` that gave plain values. The claim must come from an
+    /// earlier check than the bytes from the socket.
     pub(super) fn complete_before(&mut self, claim: u64, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8)
             && let Current::Call(call) = sent.hand_of((claim & 0xFF) as u8)
@@ -194,8 +193,8 @@ impl InFlightFrames {
         }
     }
 
-    /// Completes calls that gave plain values before their session looks; an earlier look at the
-    /// page says which have ended. Not those of functions whose output decides as well.
+    /// Completes calls that gave plain values before their session does; the earlier snapshot of
+    /// the page decides which have ended. Calls with counted output wait for their session.
     pub(super) fn complete_ahead(
         &mut self,
         earlier: &PageSnapshot,
@@ -208,7 +207,7 @@ impl InFlightFrames {
         }
     }
 
-    /// Takes a message in.
+    /// Processes a message.
     pub(super) fn take(
         &mut self,
         message: Message,
@@ -226,8 +225,8 @@ impl InFlightFrames {
                     return Err(Violation);
                 }
                 if let Some(page) = page() {
-                    // The next frame may have ended since. Otherwise a function that reports so
-                    // itself would be given back and run for ever.
+                    // The page may show that the next frame has ended too. A function that forges
+                    // this message would otherwise be given back and run for ever.
                     if page.last_done() < frame || page.done(frame).is_some_and(|done| done != ran) {
                         return Err(Violation);
                     }
@@ -287,7 +286,7 @@ impl InFlightFrames {
         Ok(Update::default())
     }
 
-    /// Fails the one running call, whatever its result; not to be tried again.
+    /// Fails the running call, whatever its result, without another attempt.
     pub(super) fn fail_front(&mut self, reason: String, traceback: Option<String>, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.frame.is_pending(0)) {
             let ended = page.stamp(sent.id, 1) > page.stamp(sent.id, 0);
@@ -296,36 +295,36 @@ impl InFlightFrames {
         }
     }
 
-    /// Blames the silence of a worker that began nothing, as far as it says, on the first call that
-    /// it has.
+    /// Fails the first call of a worker that apparently began none, because the worker ended or
+    /// stayed silent.
     pub(super) fn blame_first(&mut self, page: &PageSnapshot, why: &str) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.done(page).unwrap_or(0) == 0)
             && let Some(call) = (0..sent.frame.len()).find(|call| sent.frame.is_pending(*call))
         {
-            sent.fail_in_hand(call, Times::default(), &Loss::Crashed(why.to_owned(), None, false));
+            sent.fail_running(call, Times::default(), &Loss::Crashed(why.to_owned(), None, false));
         }
     }
 
-    /// Lets the frame go that ended, once the worker's room is set right.
-    pub(super) fn pop(&mut self) -> Option<SentFrame> {
+    /// Removes the frame that ended, after the worker's room was updated.
+    pub(super) fn pop(&mut self) -> Option<WorkerFrame> {
         self.sent.pop_front()
     }
 
-    /// Completes everything when the worker has ended and its socket is drained.
+    /// Completes all frames after the worker's end, when its socket is drained.
     pub(super) fn lose(
         &mut self,
         page: &PageSnapshot,
         loss: &Loss,
         ledger: &LossLedger<()>,
         now_ns: u64,
-    ) -> Vec<SentFrame> {
+    ) -> Vec<WorkerFrame> {
         for sent in &mut self.sent {
             sent.lose(page, loss, ledger, now_ns);
         }
         self.sent.drain(..).collect()
     }
 
-    fn named(&mut self, frame: u64) -> Result<&mut SentFrame, Violation> {
+    fn named(&mut self, frame: u64) -> Result<&mut WorkerFrame, Violation> {
         self.sent.front_mut().filter(|sent| sent.id == frame).ok_or(Violation)
     }
 }

@@ -1,17 +1,17 @@
-//! Result for the running call of a worker that was killed with the process that forked it.
+//! Result of the running call of a worker that was killed with the process that forked it.
 //!
-//! A loss that other workers shared costs it nothing but another attempt. It has a loader to itself
-//! then, or after a second such loss a zygote, and the loss of that is its end.
+//! If other workers were lost too, the call gets another attempt. It then has a dedicated loader,
+//! after a second such loss a dedicated zygote, and fails if that is lost.
 
 use guerdon_core::clock::nanos;
 use guerdon_core::loss_ledger::{Charge, LossLedger, LossProgress};
 use guerdon_core::outcome::{FailureKind, Times};
 
 use super::loss::{Loss, WITH_ITS_OWN};
-use super::sent_frame::{Current, SentFrame, failure};
+use super::worker_frame::{Current, WorkerFrame, failure};
 use crate::shared_page::{DECODING, PageSnapshot};
 
-impl SentFrame {
+impl WorkerFrame {
     pub(super) fn lose_with_zygote(
         &mut self,
         hand: Current,
@@ -32,12 +32,12 @@ impl SentFrame {
         let loss = Loss::Zygote(standing);
         let times = if setup.is_some() { Times::default() } else { self.times(page, call, Some(now_ns)) };
         if self.is_overdue(times) {
-            self.fail_in_hand(call, times, &loss);
+            self.fail_running(call, times, &loss);
             return;
         }
         match (ledger.lost(&self.frame, call, &(), standing), setup) {
-            (Charge::GoesBack, _) => {} // with all else that did not end
-            (Charge::Failed(_), _) => self.fail_in_hand(call, times, &loss),
+            (Charge::GoesBack, _) => {} // with the other calls that did not end
+            (Charge::Failed(_), _) => self.fail_running(call, times, &loss),
             (Charge::Guilty(_), Some(phase)) => self.charge_setup(phase, &loss),
             (Charge::Guilty(_), None) => {
                 let reason = format!("the worker process {WITH_ITS_OWN}");
@@ -46,8 +46,8 @@ impl SentFrame {
         }
     }
 
-    /// Returns whether the death of a worker in a call is the first by itself, after a zygote was
-    /// lost under it: it is tried once more, as any call is.
+    /// Returns whether this is the first death of a worker by itself in the call, after a zygote
+    /// was lost with it. The call is then tried once more, as any call is.
     pub(super) fn is_excused(&self, hand: Current, page: &PageSnapshot, ledger: &LossLedger<()>, now_ns: u64) -> bool {
         let call = match hand {
             Current::Nothing => return false,

@@ -1,26 +1,27 @@
-//! Lines of a crashed interpreter's report that are shown: all but the frames of the worker program
-//! below the user's, which say nothing of what went wrong.
+//! Shown lines of a crashed interpreter's report: all except the frames of the worker program below
+//! the user's frames, which don't help to find the fault.
 //!
-//! - A stack that has no frame of the user's is shown whole.
+//! - A stack without a frame of the user's is shown whole.
 //! - Lines keep their order, and at most `MOST_HELD` wait for the ones after them.
 
 /// Beginning of the interpreter's report.
 pub(super) const BEGINNING: &[u8] = b"Fatal Python error: ";
-/// More than the worker program has below a function; `faulthandler` writes a hundred in all.
+/// More frames than the worker program has below a function; `faulthandler` writes at most a
+/// hundred.
 const MOST_HELD: usize = 128;
 
-/// The report in what one process prints, if there is one.
+/// The crash report in the output of one process, if there is one.
 #[derive(Default)]
 pub(super) struct CrashReport {
     begun: bool,
-    /// The stack that is written has had a frame of the user's.
+    /// True once the present stack has had a frame of the user's.
     has_users: bool,
-    /// Frames of the worker program that no other frame of their stack has followed yet.
+    /// Frames of the worker program after which no other frame of their stack came yet.
     held: Vec<Vec<u8>>,
 }
 
 impl CrashReport {
-    /// Shows the lines that can be shown after this one.
+    /// Adds a line, and shows the lines that can be shown now.
     pub(super) fn feed(&mut self, line: &[u8], mut show: impl FnMut(&[u8])) {
         self.begun |= line.starts_with(BEGINNING);
         match frame(line).filter(|_| self.begun) {
@@ -37,7 +38,7 @@ impl CrashReport {
         show(line);
     }
 
-    /// The stack ends here.
+    /// Ends the stack.
     pub(super) fn end(&mut self, mut show: impl FnMut(&[u8])) {
         let has_users = std::mem::take(&mut self.has_users);
         self.held.drain(..).filter(|_| !has_users).for_each(|line| show(&line));
@@ -51,7 +52,7 @@ enum Frame {
     Users,
 }
 
-/// Whose frame a line of `faulthandler` is.
+/// Returns the owner of the frame in a line of `faulthandler`.
 fn frame(line: &[u8]) -> Option<Frame> {
     let line = line.strip_prefix(b"  File \"")?;
     let end = line.windows(8).position(|part| part == b"\", line ")?;

@@ -1,14 +1,15 @@
-//! Cuts what a worker prints into lines, and finds the marks between what two functions print.
+//! Cuts the output of a worker into lines, and finds the marks between the outputs of two
+//! functions.
 
 const LONGEST_LINE: usize = 8192;
-/// More than a mark has.
+/// More bytes than a mark has.
 const LONGEST_MARK: usize = 32;
 
 /// Content of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     Line(&'a [u8]),
-    /// The following lines are this function's.
+    /// The following lines come from this function.
     Mark(usize),
 }
 
@@ -19,9 +20,10 @@ const MARK: &[u8] = b"\0guerdon:";
 #[derive(Default)]
 pub(super) struct Lines {
     held: Vec<u8>,
-    /// Inside a line whose beginning was given already, as too long.
+    /// True inside a line that was too long and whose beginning was passed on.
     skipping: bool,
-    /// The last line ended with a carriage return: a newline right after it is part of that.
+    /// True if the last line ended with a carriage return: a newline right after it belongs to
+    /// that.
     returned: bool,
 }
 
@@ -36,8 +38,8 @@ impl Lines {
         self.hold(bytes, &mut give);
     }
 
-    /// Takes a piece of a line in. Passes on a line that is too long at once, and skips the rest of
-    /// it but for a mark at its end.
+    /// Adds a piece of a line. A line that is too long is passed on at once, and its rest is
+    /// skipped except for a mark at its end.
     fn hold(&mut self, bytes: &[u8], give: &mut impl FnMut(Piece<'_>)) {
         if bytes.is_empty() {
             return;
@@ -64,7 +66,7 @@ impl Lines {
         }
         let mark = mark_at_end(&self.held);
         let text = mark.map_or(self.held.len(), |(start, _)| start);
-        // A mark ends the line that it is in, and is not a line itself.
+        // A mark ends the line before it, and is not a line itself.
         if !self.skipping && (mark.is_none() || text > 0) {
             give(Piece::Line(&self.held[..text]));
         }

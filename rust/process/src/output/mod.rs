@@ -1,12 +1,12 @@
 //! Output of workers: whole lines to the trainer's stderr, each with its function and process.
 //!
 //! - A worker never waits for the terminal: output is read at once, and dropped when too much
-//!   waits. At most `LINES_A_SECOND` lines are shown a second; the number of dropped ones is
+//!   waits. No more than `LINES_A_SECOND` lines are shown a second; the number of dropped ones is
 //!   reported.
 //! - A crash report of the interpreter is kept for the outcome. The output of a dead worker is read
-//!   to its end; a descendant that holds the pipe open delays nothing.
+//!   to its end, unless a descendant holds the pipe open.
 //! - Lines are text: a carriage return ends a line, other control characters are escaped.
-//! - A mark between what two functions print says which function a line is from.
+//! - A mark between the outputs of two functions names the function of the next lines.
 
 mod crash_report;
 mod lines;
@@ -43,10 +43,10 @@ pub fn standard_error() -> Sink {
         let _ = std::io::stderr().lock().write_all(lines);
     })
 }
-/// The names of the functions, and which of them a worker runs now.
+/// The names of the functions, and the one that a worker runs now.
 pub(super) struct Source {
     names: Arc<[Arc<str>]>,
-    /// Index into `names`. Written by the reader as it meets marks.
+    /// Index into `names`. Written by the reader at each mark.
     current: AtomicUsize,
     pub pid: Pid,
     /// Bytes read from its pipe. Held by the reader while it reads.
@@ -57,7 +57,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// A worker, running none of these functions yet.
+    /// The source of a worker that runs no function yet.
     pub(super) fn new(names: Arc<[Arc<str>]>, pid: Pid) -> Arc<Self> {
         Arc::new(Self {
             names,
@@ -68,14 +68,14 @@ impl Source {
         })
     }
 
-    /// A process that runs no function.
+    /// The source of a process that runs no functions.
     pub(super) fn of(name: &str, pid: Pid) -> Arc<Self> {
         let source = Self::new([Arc::from(name)].into(), pid);
         source.current.store(0, Ordering::Relaxed);
         source
     }
 
-    /// Returns the stack that the process reported as it crashed.
+    /// Returns the stack that the crashed process reported.
     pub(super) fn crash(&self) -> Option<String> {
         let text = std::mem::take(&mut *self.crash.lock());
         (!text.is_empty()).then_some(text)
@@ -84,7 +84,7 @@ impl Source {
     /// Bytes that the process has printed until now.
     pub(super) fn printed(&self, pipe: &Receiver) -> u64 {
         let read = self.read.lock();
-        *read + rustix::io::ioctl_fionread(pipe).unwrap_or(0) // a pipe can say
+        *read + rustix::io::ioctl_fionread(pipe).unwrap_or(0) // the pipe has this many unread bytes
     }
 
     /// Reads some of what the process printed, and counts it.
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// A pipe for a process's output: ours, and the process's.
+/// Makes a pipe for a process's output: our end, and the process's.
 pub(super) fn pipe() -> std::io::Result<(Receiver, OwnedFd)> {
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     Ok((Receiver::from_owned_fd(ours)?, theirs))
@@ -125,7 +125,7 @@ pub(super) fn duplicate(fd: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }
 
-/// Reads a process's output until its end, or until `ended` says that the process has ended.
+/// Reads a process's output until its end, or until `ended` resolves at the end of the process.
 pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<Printer>, ended: Arc<Notify>) {
     let mut lines = Lines::default();
     let mut report = CrashReport::default();
@@ -139,7 +139,7 @@ pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<
             report.feed(line, show);
         }
         Piece::Mark(function) => {
-            report.end(show); // of the function before
+            report.end(show); // it belongs to the function before
             source.current.store(function, Ordering::Relaxed);
         }
     };
@@ -151,7 +151,7 @@ pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<
             }
         }
         let read = if last {
-            // Reads all that is there: the runtime may not have noticed it yet.
+            // Reads all bytes that are there, even before the runtime has noticed them.
             left -= 1;
             source.take(|| rustix::io::read(&*pipe, &mut bytes).map_err(Into::into))
         } else {
@@ -166,7 +166,7 @@ pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<
         if left == 0 {
             break;
         }
-        consume_budget().await; // a flood leaves the thread to others now and then
+        consume_budget().await; // a flood of output yields the thread now and then
     }
     lines.flush(&mut give);
     report.end(show);

@@ -1,8 +1,8 @@
 //! Writes the lines of all workers of a lane to its sink, at a bounded rate.
 //!
-//! - One thread at a time writes, and lines keep their order: a terminal that blocks holds up
-//!   nothing else.
-//! - The lines that wait for the sink are bounded; what is dropped is counted, and the count is
+//! - One thread at a time writes, and lines keep their order: a terminal that blocks delays no
+//!   other work.
+//! - A bounded number of lines waits for the sink; further ones are dropped, and their number is
 //!   written.
 
 use std::fmt::Write as _;
@@ -19,22 +19,22 @@ use crate::blocking;
 
 const LINES_A_SECOND: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
-/// Lines that may wait for the terminal.
+/// Lines that may wait for the sink.
 const WAITING: usize = 4096;
-/// Time that the terminal has for the remaining lines.
+/// Time in which the terminal must take the remaining lines.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// See the module.
 pub struct Printer {
     lines: mpsc::Sender<Item>,
     second: Mutex<Second>,
-    /// All lines dropped. Written by every worker's reader.
+    /// Number of dropped lines. Written by every worker's reader.
     dropped: AtomicU64,
 }
 
 enum Item {
     Line(String),
-    /// Answered when all lines before it are written.
+    /// Answered after all lines before it are written.
     Flush(oneshot::Sender<()>),
 }
 
@@ -79,11 +79,11 @@ impl Printer {
                     }
                 }
                 let sink = sink.clone();
-                // A terminal may block: not on a thread that others need. A sink that panicked has
-                // nothing more to say.
+                // A terminal may block, so the sink runs on a separate thread. If the sink
+                // panicked, the lines are lost.
                 let _ = blocking::run(move || sink(text.as_bytes())).await;
                 for answer in flushed {
-                    let _ = answer.send(()); // whoever waited may have given up
+                    let _ = answer.send(()); // the receiver may be gone
                 }
             }
         });
@@ -94,7 +94,7 @@ impl Printer {
         })
     }
 
-    /// Lines that were dropped since the start.
+    /// Number of lines dropped since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ impl Printer {
         self.lines.try_send(Item::Line(line)).is_ok()
     }
 
-    /// Waits until the output so far is written, but not for a terminal that blocks.
+    /// Waits until the output so far is written, or until a blocking terminal has had its time.
     pub async fn last_words(&self) {
         let _ = timeout(LAST_WORDS, self.flush()).await;
     }
@@ -116,7 +116,7 @@ impl Printer {
         }
         let (answer, flushed) = oneshot::channel();
         if self.lines.send(Item::Flush(answer)).await.is_ok() {
-            // An error: the task is gone, and so are the waiting lines.
+            // An error means that the task and the waiting lines are gone.
             let _ = flushed.await;
         }
     }
@@ -138,11 +138,11 @@ impl Printer {
             second.dropped += u64::from(dropped);
             (dropped_before, dropped.then_some(second.dropped == 1))
         };
-        self.tell(dropped_before);
+        self.report_dropped(dropped_before);
         if let Some(first) = first {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             if first {
-                self.tell_later();
+                self.report_dropped_later();
             }
         } else if !self.send(format!("[guerdon {source}] {}\n", shown(line))) {
             self.second.lock().dropped += 1;
@@ -150,26 +150,26 @@ impl Printer {
         }
     }
 
-    /// Says something of the lane itself.
-    pub(crate) fn say(&self, text: &str) {
+    /// Writes a line of the lane itself.
+    pub(crate) fn lane_line(&self, text: &str) {
         self.send(format!("[guerdon] {text}\n"));
     }
 
-    /// Says how many lines were dropped; later, if there is no room for that either.
-    fn tell(&self, dropped: u64) {
+    /// Writes how many lines were dropped; if there is room for no other line, later.
+    fn report_dropped(&self, dropped: u64) {
         if dropped > 0 && !self.send(report(dropped)) {
             self.second.lock().dropped += dropped;
         }
     }
 
-    /// Says it when the second is over, if no later line has.
-    fn tell_later(self: &Arc<Self>) {
+    /// Writes the number at the end of the second, unless a later line does it first.
+    fn report_dropped_later(self: &Arc<Self>) {
         let printer = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(SECOND).await;
             if let Some(printer) = printer.upgrade() {
                 let dropped = std::mem::take(&mut printer.second.lock().dropped);
-                printer.tell(dropped);
+                printer.report_dropped(dropped);
             }
         });
     }

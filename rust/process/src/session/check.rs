@@ -14,7 +14,7 @@ use crate::wire::Message;
 use crate::worker_socket::ReadMode;
 
 impl Session {
-    /// Looks at what the worker has in hand; when to look again.
+    /// Checks the running call of the worker. Returns the time of the next check.
     pub(super) fn check(&mut self) -> Result<u64, SessionEvent> {
         if self.receive(ReadMode::All)? {
             return Err(SessionEvent::Retire { ask: false });
@@ -28,9 +28,9 @@ impl Session {
         };
         self.in_flight.lock().complete_before(self.last_claim, &page, now_ns);
         self.last_claim = page.progress();
-        let in_hand = self.in_flight.lock().in_hand(&page);
+        let running_claim = self.in_flight.lock().running_claim(&page);
         if let Some(why) = self.output_meter.over(|| self.process.printed())
-            && let Some(hand) = in_hand
+            && let Some(hand) = running_claim
         {
             match self.output_meter.action(now_ns) {
                 OutputAction::Tell => self.fire(hand.claim),
@@ -38,8 +38,8 @@ impl Session {
                 OutputAction::Kill => return Err(SessionEvent::Kill(Loss::Stopped(hand.claim, None, why))),
             }
         }
-        let check = self.watch.check(now_ns, in_hand);
-        match (check.action, in_hand) {
+        let check = self.watch.check(now_ns, running_claim);
+        match (check.action, running_claim) {
             (Some(Action::Fire), Some(hand)) => self.fire(hand.claim),
             (Some(Action::AskStack), Some(hand)) if hand.open => self.stack_answer = Some(self.ask(hand.claim)),
             (Some(Action::Kill), Some(hand)) => {
@@ -61,7 +61,7 @@ impl Session {
             }
             _ => {}
         }
-        self.take_back(&page, in_hand.map(|hand| hand.claim), check.slow, check.age_ns, now_ns);
+        self.take_back(&page, running_claim.map(|hand| hand.claim), check.slow, check.age_ns, now_ns);
         Ok(check.wake_ns)
     }
 
@@ -70,10 +70,10 @@ impl Session {
         SessionEvent::kill(why)
     }
 
-    /// Has the worker end its claim by an exception.
+    /// Makes the worker end its claim by an exception.
     pub(super) fn fire(&self, claim: u64) {
         debug!(pid = self.process.child.pid.as_raw_pid(), "timeout signal");
-        // If either fails the process is ending; the kill is due in any case.
+        // If either fails the process is ending; the kill comes in any case.
         if self.process.child.page.aim(claim).is_ok() {
             let _ = self.process.child.pidfd.signal(Signal::URG);
         }
@@ -88,8 +88,8 @@ impl Session {
                 }
                 self.slot.set_stalled(true);
                 self.in_flight.lock().note_slow();
-                // If no call is behind the slow one, there is none to take back yet, but none may
-                // be put behind it either.
+                // If no call is behind the slow one, none is taken back yet, and none may be sent
+                // behind it either.
                 let taken = !held_up || self.process.child.page.take_back(self.in_flight.lock().last_id()).is_ok();
                 self.taking = Some(PendingReturn { asked_ns: now_ns, collected: !held_up || !taken });
             }
@@ -101,13 +101,13 @@ impl Session {
         }
     }
 
-    /// Fails a call that ends, or begins again to count one that begins, because of its output.
+    /// Fails a call because of its output, or restarts the count for a call that begins.
     pub(super) fn judge_output(&mut self, message: &Message) {
         let printed = || self.process.printed();
         match message {
             Message::Begun { frame, prepared } => {
                 self.output_meter.begun(*prepared, printed);
-                // A worker without an answer goes on after a while.
+                // A worker that gets no answer goes on after a while.
                 let _ = self.process.child.page.counted(*frame);
             }
             Message::Cells { .. } | Message::Done { ran: 1.., .. } => {

@@ -1,5 +1,4 @@
-//! The end of a session: the worker is killed, sent away or gone; what it held ends or is given
-//! back.
+//! The end of a session: the worker is killed, dismissed or gone; its calls end or are given back.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::slots::SlotKind;
 use crate::wire;
 use crate::worker_socket::ReadMode;
 
-/// Time that a worker has to close its functions, also if it gets the order amid work.
+/// Time in which a worker must close its functions, even if the order comes during work.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BUSY: Duration = Duration::from_millis(200);
 
@@ -27,21 +26,21 @@ impl Session {
         debug!(pid = self.process.child.pid.as_raw_pid(), slot = self.slot.index, end = event.name(), "worker ends");
         if was_ready && self.slot.kind == SlotKind::Pool && matches!(event, SessionEvent::Dead | SessionEvent::Kill(_))
         {
-            // The next one need not wait for the last breath of this one.
+            // The successor's fork need not wait for the end of this worker.
             self.successor.get_or_insert_with(|| self.shared.zygote.fork());
         }
         let successor = self.successor.take();
         match event {
             SessionEvent::Dead => {
-                // Its socket may be open still, in one of its children: later time is not run time.
+                // One of its children may keep its socket open: time after this is not run time.
                 let now_ns = self.shared.clock.now_ns();
                 self.disconnected_ns.get_or_insert(now_ns);
-                // Before it is reaped: a loader that has no other worker is ended then.
+                // Checked before it is reaped, because the end of a dedicated loader follows.
                 let orphaned = self.process.child.parent.has_ended();
                 self.drain();
                 let (ending, stack) = self.process.reap().await;
-                let loss = match self.standing(orphaned, ending).await {
-                    Some(standing) => Loss::Zygote(standing),
+                let loss = match self.loss_progress(orphaned, ending).await {
+                    Some(loss_progress) => Loss::Zygote(loss_progress),
                     None => Loss::Crashed(ending.to_string(), stack, ending.may_lack_memory()),
                 };
                 self.shared.moment(Moment::WorkerDied, &self.slot, || loss.why().to_owned());
@@ -63,7 +62,7 @@ impl Session {
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
                 self.shared.moment(Moment::WorkerKilled, &self.slot, || loss.why().to_owned());
                 self.process.child.kill();
-                // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait
+                // SIGKILL can't end a process that waits for a dead disk; its calls must not wait
                 // with it.
                 let _ = timeout(DYING, self.process.child.pidfd.ended()).await;
                 self.drain();
@@ -78,16 +77,16 @@ impl Session {
             }
             SessionEvent::Retire { ask } => {
                 if ask {
-                    self.say_close();
+                    self.send_close();
                 }
-                drop(self.in_flight); // what it did not begin goes back
+                drop(self.in_flight); // calls that it did not begin go back
                 self.process.shut_down(self.socket, FAREWELL);
                 if self.makes_room { SessionEnd::MadeRoom } else { SessionEnd::Over(successor) }
             }
             SessionEvent::Closing => {
-                // It may be about to end: a failure to tell it changes nothing.
+                // A failure means that the worker is about to end, which has the same effect.
                 let _ = self.process.child.page.take_back(self.in_flight.lock().last_id());
-                self.say_close();
+                self.send_close();
                 let patience = match (was_ready, self.in_flight.lock().is_empty()) {
                     (false, _) => Duration::ZERO,
                     (true, true) => FAREWELL,
@@ -100,10 +99,10 @@ impl Session {
         }
     }
 
-    /// Returns whether the worker was killed with the process that forked it, and had that to
-    /// itself.
-    async fn standing(&self, orphaned: bool, ending: ExitStatus) -> Option<LossProgress> {
-        // Any other end is its own.
+    /// Returns whether the worker was killed with the process that forked it, and if so, whether
+    /// that process had no other worker.
+    async fn loss_progress(&self, orphaned: bool, ending: ExitStatus) -> Option<LossProgress> {
+        // The worker ended for another reason.
         if !orphaned || !ending.may_be_killed() {
             return None;
         }
@@ -115,14 +114,14 @@ impl Session {
         Some(if alone { LossProgress::Apart } else { LossProgress::Next })
     }
 
-    pub(super) fn say_close(&mut self) {
+    pub(super) fn send_close(&mut self) {
         self.socket.outgoing().extend_from_slice(&wire::close());
         self.flush();
     }
 
-    /// Takes in the last messages of a dead worker.
+    /// Processes the last messages of a dead worker.
     pub(super) fn drain(&mut self) {
-        // Nothing more is done to the worker, whatever the messages.
+        // No action on the worker follows from these messages.
         while matches!(self.receive(ReadMode::All), Ok(true)) {}
     }
 

@@ -1,11 +1,11 @@
 //! One worker, from its fork to its end: frames to it, answers from it, and the watch on its calls.
 //!
-//! - Messages are taken in before anything is concluded from the page or the end of the process.
+//! - Messages are processed before any conclusion is drawn from the page or the end of the process.
 //! - A worker from which frames were taken back gets no new one before it has answered for all of
 //!   them.
 //! - A frame of a function with `max_output` is alone with its worker.
-//! - A worker that talks without end keeps nothing from being done: due checks come first, and
-//!   reading is bounded. Nothing ticks while the worker holds no frame.
+//! - A worker that sends without end delays nothing: due checks come first, and reading is bounded.
+//!   Periodic checks stop while the worker holds no frame.
 
 mod check;
 mod end;
@@ -42,32 +42,32 @@ use crate::zygote::Fork;
 
 /// Time that a forked worker has to report ready, beyond the time for loading.
 const START: Duration = Duration::from_secs(20);
-/// Most reads in a row. Number of reads after which all earlier bytes of the socket have been read:
-/// either one of them emptied it, or they were as full as no socket is.
+/// Most reads in a row, after which all earlier bytes of the socket have been read: either a read
+/// emptied it, or the reads took more than a socket can hold.
 const READS: u32 = 256;
-/// Time between two looks at a worker's memory.
+/// Interval of checks on a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
 
 /// Why a session ended.
 pub(super) enum SessionEnd {
     /// The worker ended or was killed before it was ready.
     NeverReady { why: String, died: bool },
-    /// Before it was ready it was killed with the process that forked it, for which it can't be to
-    /// blame.
+    /// The worker was killed with the process that forked it, before it was ready. It can't have
+    /// caused that.
     LostWithZygote,
-    /// It did its work; the slot needs another worker, which may have been asked for.
+    /// It did its work; the slot needs another worker, which may have been requested.
     Over(Option<Fork>),
-    /// It left so that another pool can have a worker.
+    /// It left to make room for another pool's worker.
     MadeRoom,
     /// The lane closes.
     Closing,
 }
 
-/// Event of the loop.
+/// Event of the session's loop.
 enum SessionEvent {
     Dead,
     Kill(Loss),
-    /// It goes by itself, or shall when it has read `CLOSE`.
+    /// It ends by itself, or will when it has read `CLOSE`.
     Retire {
         ask: bool,
     },
@@ -75,7 +75,7 @@ enum SessionEvent {
 }
 
 impl SessionEvent {
-    /// Returns the name for the log.
+    /// Returns the event's name for the log.
     const fn name(&self) -> &'static str {
         match self {
             Self::Dead => "dead",
@@ -85,42 +85,42 @@ impl SessionEvent {
         }
     }
 
-    /// It is of no use any more; the words follow "the worker process".
+    /// The worker is unusable; `why` follows "the worker process".
     fn kill(why: impl Into<String>) -> Self {
         Self::Kill(Loss::Crashed(why.into(), None, false))
     }
 }
 
-/// A worker in a slot.
+/// A session of a worker in a slot.
 pub(super) struct Session {
     shared: Arc<LaneState>,
     slot: Arc<Slot>,
     process: WorkerProcess,
-    /// Counts the worker in its pool.
+    /// Counts the worker as a process of its pool.
     start: Start,
     socket: WorkerSocket,
-    /// Other threads complete the ended calls.
+    /// Other threads also complete the ended calls here.
     in_flight: Arc<Mutex<InFlightFrames>>,
     watch: CallWatch,
     ready: bool,
     taking: Option<PendingReturn>,
     stack_answer: Option<StackAnswer>,
-    /// The progress word at the last look.
+    /// The progress word at the last check.
     last_claim: u64,
     output_meter: OutputMeter,
-    /// Functions whose part of the environment the worker has.
+    /// Functions whose part of the environment was sent to the worker.
     given: BTreeSet<FunctionId>,
     calls: u64,
     born: Instant,
-    /// The worker that will follow this one, which only finishes its frames.
+    /// The successor of this worker, which only finishes its frames.
     successor: Option<Fork>,
-    /// The next frame would be more calls than it shall run.
+    /// True if the next frame would exceed the worker's number of calls.
     full: bool,
-    /// It leaves so that another pool can have a worker.
+    /// True if it leaves to make room for another pool's worker.
     makes_room: bool,
-    /// When its connection was seen to be closed.
+    /// The time when its connection was found closed.
     disconnected_ns: Option<u64>,
-    /// True if it took too much memory, and when that was looked at.
+    /// True if it has too much memory, and the time of the last check.
     heavy: bool,
     weighed: Instant,
 }
@@ -177,13 +177,13 @@ impl Session {
         loop {
             if self.socket.has_ended() {
                 self.disconnected_ns = Some(self.shared.clock.now_ns());
-                // If a function closed it, the worker ends itself after the call in hand: none
-                // behind that shall begin.
+                // If a function closed the socket, the worker ends itself after the running call:
+                // no call behind it may begin.
                 let _ = self.process.child.page.take_back(self.in_flight.lock().last_id());
-                // The end of the process closes its socket a moment before it is seen.
+                // The socket of an ending process closes a moment before its end is visible.
                 return match timeout(DYING, self.process.child.pidfd.ended()).await {
                     Ok(()) => SessionEvent::Dead,
-                    // The kernel is slow to kill all that it forked.
+                    // The kernel is slow to kill all children.
                     Err(_) if self.process.child.parent.has_ended() => SessionEvent::Dead,
                     Err(_) => SessionEvent::kill("closed its connection to the engine"),
                 };
@@ -205,7 +205,7 @@ impl Session {
             }
             let stalled = self.slot.kind == SlotKind::Pool && (self.taking.is_some() || over);
             if stalled {
-                waiting.clear(); // the scheduler has others for it
+                waiting.clear(); // the scheduler has other workers for them
             }
             let takes = self.ready
                 && !over
@@ -265,7 +265,7 @@ impl Session {
                 }
                 held = inbox.recv(), if takes || stalled => {
                     match held {
-                        // Given back: the scheduler has others for it.
+                        // Given back, because the scheduler has other workers for it.
                         Some(held) if stalled => drop(held),
                         Some(held) if !self.may_send(Some(&held)) => waiting.push_back(held),
                         Some(held) => used |= self.send(held),
@@ -278,16 +278,16 @@ impl Session {
                 Ok(true) => return SessionEvent::Retire { ask: false },
                 Ok(false) => {
                     if self.ready && armed && self.in_flight.lock().is_empty() && self.calls == 0 {
-                        armed = false; // the bound on its start
+                        armed = false; // the bound on its start has passed
                     }
-                    consume_budget().await; // others need the thread too
+                    consume_budget().await; // other tasks need the thread too
                 }
                 Err(turn) => return turn,
             }
         }
     }
 
-    /// Returns whether the worker shall get no more frames.
+    /// Returns whether the worker gets no more frames.
     fn is_over(&self, used: bool) -> bool {
         let config = &self.shared.config;
         match self.slot.kind {
@@ -305,22 +305,23 @@ impl Session {
     fn has_successor(&self) -> bool {
         let wanted = match self.slot.kind {
             SlotKind::Pool => true,
-            // If each call has a worker of its own, the next one starts ahead of its call.
+            // If each call has a fresh worker, the next one starts before its call comes.
             SlotKind::Alone => self.shared.slots.forks_ahead && !self.slot.starts.is_narrow(),
             SlotKind::Pinned | SlotKind::OwnLoader | SlotKind::OwnZygote => false,
         };
         wanted && !self.makes_room
     }
 
-    /// Takes on another pool's request for room. State that a pinned function keeps in its worker
-    /// stays.
+    /// Accepts another pool's request for room, unless the function is pinned: its worker keeps
+    /// state.
     fn can_make_room(&self) -> bool {
-        // Nor does one leave that another follows already.
+        // A worker whose successor was requested does not leave either.
         let may = self.slot.kind != SlotKind::Pinned && !self.makes_room && self.successor.is_none();
         may && self.shared.give_way.accept(self.slot.pool)
     }
 
-    /// Returns whether a frame, or else any frame, may be sent beside what the worker holds.
+    /// Returns whether a frame (or any frame, without one) may be sent in addition to the worker's
+    /// frames.
     fn may_send(&self, next: Option<&QueuedFrame>) -> bool {
         let metered = |frame: &Frame| self.shared.is_metered(frame.function_id());
         let in_flight = self.in_flight.lock();
@@ -328,7 +329,7 @@ impl Session {
         in_flight.is_empty() || !(alone || next.is_some_and(|held| metered(&held.frame)))
     }
 
-    /// Sends a frame, unless nobody waits for any of it; whether it did.
+    /// Sends a frame, unless its outcome is not needed any more; true if it was sent.
     fn send(&mut self, mut held: QueuedFrame) -> bool {
         let frame = &mut held.frame;
         if !(0..frame.len()).any(|call| frame.is_open(call)) {
@@ -353,12 +354,12 @@ impl Session {
         false
     }
 
-    /// Calls that the worker ran or has in hand.
+    /// Number of calls that the worker ran or runs.
     fn sent_calls(&self) -> u64 {
         self.calls + self.in_flight.lock().calls() as u64
     }
 
-    /// Sends the function its part of the environment, before its first frame.
+    /// Sends a function's part of the environment, before its first frame.
     fn give_environment(&mut self, frame: &Frame) {
         let variables = &self.shared.config.limits_of(frame.function_id()).environment;
         if !variables.is_empty() && self.given.insert(frame.function_id()) {
@@ -368,7 +369,7 @@ impl Session {
 
     fn flush(&mut self) {
         if self.socket.flush() {
-            self.watch.heard(); // it reads: a large frame takes its time
+            self.watch.restart_silence(); // it reads, and a large frame takes time
         }
     }
 
@@ -398,11 +399,11 @@ impl Session {
 
     fn act_on(&mut self, news: Update) -> bool {
         if (news.ready && !self.ready) || news.ended.is_some() {
-            self.watch.heard();
+            self.watch.restart_silence();
         }
         if news.ready && !self.ready {
             self.ready = true;
-            self.born = Instant::now(); // loading may take longer than it shall live
+            self.born = Instant::now(); // its age excludes loading, which may take long
             self.slot.set_stalled(false);
             self.start.ready();
             self.shared.moment(Moment::WorkerReady, &self.slot, String::new);
@@ -429,7 +430,7 @@ impl Session {
         news.retire
     }
 
-    /// Looks at the worker's memory, once in a while, if that matters.
+    /// Checks the worker's memory at intervals, if there is a bound.
     fn weigh(&mut self) {
         if let Some(most) = self.shared.config.recycle.rss
             && self.weighed.elapsed() >= WEIGH

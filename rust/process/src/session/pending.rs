@@ -1,5 +1,4 @@
-//! Events that a session waits for: frames that its worker gives back, a stack that it was asked
-//! for.
+//! Events that a session waits for: frames that its worker gives back, and a requested stack.
 
 use tokio::task::JoinHandle;
 
@@ -9,13 +8,13 @@ pub(super) struct PendingReturn {
     pub collected: bool,
 }
 
-/// A pending question for a worker's location.
+/// A pending request for a worker's stack.
 pub(super) struct StackAnswer {
     pub claim: u64,
     pub answer: AbortOnDrop,
 }
 
-/// A task that nobody waits for any more once this is dropped.
+/// A task that is aborted when this is dropped, because nobody waits for it then.
 pub(super) struct AbortOnDrop(pub JoinHandle<Option<String>>);
 
 impl Drop for AbortOnDrop {

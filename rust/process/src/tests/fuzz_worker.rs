@@ -154,7 +154,7 @@ fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u
                 flight.complete_ahead(&earlier, &page, |_| false, clock.now_ns());
                 flight.complete_before(claim, &page, clock.now_ns());
                 claim = page.progress();
-                let hand = flight.in_hand(&page);
+                let hand = flight.running_claim(&page);
                 let look = watch.check(clock.now_ns(), hand);
                 if let Some(hand) = hand {
                     flight.is_held_up(hand.claim, look.slow);

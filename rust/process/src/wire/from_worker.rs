@@ -1,5 +1,5 @@
-//! Messages of a worker. It is not trusted: no bytes make the parser panic, or hold more memory
-//! than one message of their kind may; longer reasons and tracebacks are truncated.
+//! Messages of a worker. A worker is not trusted: no bytes make the parser panic, or allocate more
+//! memory than a message of their kind may have; longer reasons and tracebacks are truncated.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use thiserror::Error;
 
 use super::NONE;
 
-/// Most bytes of a body from a worker: cells of a call, a record, what a failure says.
+/// Most bytes of a body from a worker: cells of a call, a record, the text of a failure.
 const LARGEST_CELLS: usize = 64 << 20;
 const LARGEST_RECORD: usize = 16 << 20;
 const LARGEST_TEXT: usize = 1 << 20;
 /// Most bytes kept of a reason or a traceback, and of all reasons of one message.
 const LONGEST_TEXT: usize = 32 << 10;
 const LONGEST_REASONS: usize = 4 << 20;
-/// Substitute for the rest.
+/// Marks the end of a truncated text.
 const TRUNCATED: &str = "… (shortened)";
 const HEADER: usize = 16;
 const NO_ANSWER: u16 = u16::MAX;
@@ -58,7 +58,7 @@ pub(crate) enum Message {
         frame: u64,
         text: Text,
         expired: bool,
-        /// It was about to import what its arguments need.
+        /// True if it was about to import modules for its arguments.
         imports: bool,
     },
     Begun {
@@ -67,14 +67,14 @@ pub(crate) enum Message {
     },
 }
 
-/// Why something failed.
+/// Reason and traceback of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text {
     pub reason: String,
     pub traceback: Option<String>,
 }
 
-/// Why bytes are refused: our workers never send them.
+/// Reason for refusing bytes that correct workers never send.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum WireError {
     #[error("a message of kind {0}, which there is not")]
@@ -85,7 +85,7 @@ pub(crate) enum WireError {
     Malformed(u8),
 }
 
-/// Takes bytes as they come and gives whole messages.
+/// Collects bytes and returns complete messages.
 #[derive(Default)]
 pub(crate) struct Parser {
     bytes: Vec<u8>,
@@ -93,7 +93,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// Returns the buffer to read into: what is appended is parsed next.
+    /// Returns the buffer to read into: appended bytes are parsed next.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.used > 0 {
             self.bytes.drain(..self.used);
@@ -102,7 +102,7 @@ impl Parser {
         &mut self.bytes
     }
 
-    /// The next whole message.
+    /// Returns the next complete message.
     pub(crate) fn next(&mut self) -> Result<Option<Message>, WireError> {
         let rest = &self.bytes[self.used..];
         let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
@@ -152,7 +152,7 @@ fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: ByteReader<'_>)
     message.ok_or(WireError::Malformed(kind))
 }
 
-/// A text of which at most `most` bytes are kept.
+/// Reads a text, of which at most `most` bytes are kept.
 fn string(body: &mut ByteReader<'_>, length: usize, most: usize) -> Option<String> {
     let bytes = body.bytes(length)?;
     let kept = &bytes[..bytes.len().min(most)];
@@ -169,7 +169,8 @@ fn text(body: &mut ByteReader<'_>) -> Option<Text> {
 
 fn cells(body: &mut ByteReader<'_>) -> Option<Vec<Cell>> {
     let number = body.u32()? as usize;
-    // Nine bytes each: a number that the body can't hold is refused before anything is made for it.
+    // Each value has nine bytes. A number that the body can't hold is refused before any allocation
+    // for it.
     let mut values = ByteReader(body.bytes(number.checked_mul(9)?)?);
     let mut cells = Vec::with_capacity(number);
     while let (Some(status), Some(value)) = (values.u8(), values.f64()) {

@@ -1,4 +1,4 @@
-//! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` is the other
+//! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` has the other
 //! side.
 //!
 //! Messages of a call arrive before the `DONE` of its frame, and before the page's progress moves
@@ -18,8 +18,8 @@
 // message 3 ENVIRONMENT: what the function finds in its environment, NAME=value each ended by a NUL
 // ```
 //
-// To the supervisor, a header of 16 bytes and a body. `text` is `u32 length of the reason, u32
-// length of the traceback (0xFFFFFFFF: none)`, both texts:
+// Messages to the supervisor have a header of 16 bytes and a body. `text` is `u32 length of the
+// reason, u32 length of the traceback (0xFFFFFFFF: none)`, both texts:
 //
 // ```text
 // u32 length of the body   u8 message   u8 flags   u16 call   u64 frame
@@ -42,7 +42,7 @@ mod to_worker;
 pub(crate) use from_worker::{Message, Parser, Text, WireError};
 pub(crate) use to_worker::{close, environment, run};
 
-/// Length of an absent text.
+/// Length in place of an absent text.
 const NONE: u32 = u32::MAX;
 
 fn count(number: usize) -> [u8; 4] {

@@ -1,4 +1,4 @@
-//! Messages to a worker: the calls of a frame, what its environment holds, and to end.
+//! Messages to a worker: the calls of a frame, its part of the environment, the order to end.
 
 use guerdon_core::call::CallKind;
 use guerdon_core::columns;
@@ -12,14 +12,14 @@ const RUN: u8 = 1;
 const CLOSE: u8 = 2;
 const ENVIRONMENT: u8 = 3;
 
-/// The message that asks a worker to end.
+/// Returns the message that makes a worker end.
 pub(crate) fn close() -> [u8; 24] {
     let mut header = [0; 24];
     header[19] = CLOSE;
     header
 }
 
-/// Writes the message that gives a function its part of the environment.
+/// Writes the message with a function's part of the environment.
 pub(crate) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) {
     let length: usize = variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     out.extend_from_slice(&(length as u64).to_le_bytes());
@@ -34,7 +34,7 @@ pub(crate) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)]
     }
 }
 
-/// Writes the message that has a worker run all calls of a frame; whether that was possible.
+/// Writes the message with all calls of a frame; false if its values can't be written.
 pub(crate) fn run(id: u64, frame: &Frame, sent: &mut SentConstants, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
@@ -42,7 +42,7 @@ pub(crate) fn run(id: u64, frame: &Frame, sent: &mut SentConstants, out: &mut Ve
     out.extend_from_slice(&number(frame.function_id()));
     let kind = match frame.kind() {
         CallKind::Sample => 0,
-        // the same to a worker: lists in, a value for each sample out
+        // a worker treats them alike: lists in, a value for each sample out
         CallKind::Group | CallKind::Gathered => 1,
         CallKind::Batch => 2,
         CallKind::Finish => 3,

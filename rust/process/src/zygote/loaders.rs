@@ -1,9 +1,9 @@
-//! Loaders beside the first: those that fork for many at the same time, and those that fork for
-//! one.
+//! Loaders in addition to the first: some fork workers at the same time, others fork a single
+//! worker each.
 //!
-//! - If there is no room for another process, one loader forks for all.
-//! - A loader of one worker ends once that was reaped; the loss of it takes no other worker along.
-//!   Without one, its worker has the same parent as others.
+//! - One loader forks all workers if the machine has no room for another process.
+//! - The loader of a single worker ends after that was reaped; losing it ends no other worker. If
+//!   it can't be forked, its worker has the same parent as others.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,11 +23,11 @@ use crate::child::{ForkedWorker, pid_from_message};
 use crate::parent::Parent;
 use crate::zygote_requests::{self, ZygoteSocket};
 
-/// Time that one loader forks for all, once there was no room for a process.
+/// Time in which one loader forks all workers, after a fork failed for lack of room.
 const ONE_LOADER: Duration = Duration::from_secs(60);
 
 impl ZygoteSupervisor {
-    /// Forks a worker for each, by as many loaders at the same time.
+    /// Forks a worker for each request, with as many loaders at the same time.
     pub(super) async fn fork_round(&mut self, asked: Vec<ForkReply>) {
         let mut again = Vec::new();
         if asked.len() < 2 || self.prepared().await.is_err() {
@@ -49,13 +49,13 @@ impl ZygoteSupervisor {
                 let Ok((forked, pid, reply)) = forked else { continue };
                 match forked {
                     Err(error) if !is_refusal(&error) => {
-                        // It is lost or out of step.
+                        // The zygote is lost, or answers are out of step.
                         if let Some(zygote) = &self.zygote {
                             zygote.kill_loader(pid).await;
                         }
                         again.push(reply);
                     }
-                    // The others may be in its place.
+                    // Other loaders may fork in its place.
                     Err(_) if self.has_clones() => again.push(reply),
                     forked => {
                         self.forks += usize::from(forked.is_ok());
@@ -70,19 +70,19 @@ impl ZygoteSupervisor {
                 self.end_clones().await;
                 forked = self.fork().await;
             }
-            // If whoever asked has gone, the child ends as its socket does.
+            // If the receiver is gone, the child ends because its socket does.
             let _ = reply.send(forked);
         }
     }
 
-    /// Has the loader fork another.
+    /// Makes the loader fork another loader.
     pub(super) async fn clone_loader(&mut self) {
         let made = match self.prepared().await {
-            Ok(()) => self.answered(async |supervisor| supervisor.ask_for_loader(Parent::new).await).await,
+            Ok(()) => self.answered(async |supervisor| supervisor.request_loader(Parent::new).await).await,
             Err(error) => Err(error),
         };
         if made.is_err() {
-            // There may be no room for more, and so none for workers.
+            // If more loaders don't fit, further workers may not fit either.
             self.end_clones().await;
         }
     }
@@ -91,7 +91,7 @@ impl ZygoteSupervisor {
         self.zygote.as_ref().is_some_and(|zygote| zygote.clones.iter().any(|clone| !clone.parent.is_of_one()))
     }
 
-    /// Makes room for workers: if there is no room for a process, one loader forks for all.
+    /// Makes room for workers: without room for a process, one loader forks all workers.
     async fn end_clones(&mut self) {
         self.one_loader_until = Some(Instant::now() + ONE_LOADER);
         if let Some(zygote) = &self.zygote {
@@ -99,8 +99,8 @@ impl ZygoteSupervisor {
         }
     }
 
-    /// Has the first loader fork another, if it can.
-    async fn ask_for_loader(
+    /// Makes the first loader fork another, if possible.
+    async fn request_loader(
         &mut self,
         as_parent: fn(Pidfd, &Arc<Parent>) -> Arc<Parent>,
     ) -> io::Result<Option<LoaderClone>> {
@@ -110,7 +110,8 @@ impl ZygoteSupervisor {
         first.send(zygote_requests::LOADER, 0, 0, &[theirs.as_fd()]).await?;
         let pid = pid_from_message(first.reply_to(zygote_requests::LOADER).await?.value)?;
         let clone = LoaderClone { control: Arc::new(control), pid, parent: as_parent(Pidfd::open(pid)?, above) };
-        // Before the first worker: they are not to be reaped unasked when it ends.
+        // Requested before its first worker, so that workers are not reaped without a request when
+        // it ends.
         zygote
             .control
             .send(zygote_requests::KNOW, 0, u64::from(pid.as_raw_nonzero().get().unsigned_abs()), &[])
@@ -119,10 +120,10 @@ impl ZygoteSupervisor {
         Ok(Some(clone))
     }
 
-    /// Forks a worker by a loader that it has to itself; as others are where there can be none.
+    /// Forks a worker with a dedicated loader, or like others if there can be none.
     pub(super) async fn fork_apart(&mut self) -> io::Result<ForkedWorker> {
         if self.prepared().await.is_ok() {
-            match self.answered(async |supervisor| supervisor.ask_for_loader(Parent::of_one).await).await {
+            match self.answered(async |supervisor| supervisor.request_loader(Parent::of_one).await).await {
                 Ok(Some(LoaderClone { control, pid, parent })) => {
                     if let Ok(forked) = answered_by(pid, fork_by(&control, parent)).await {
                         self.forks += 1;
@@ -130,7 +131,7 @@ impl ZygoteSupervisor {
                     }
                     self.end_loader(pid).await;
                 }
-                // The zygote is lost or out of step.
+                // The zygote is lost, or answers are out of step.
                 Err(error) if !is_refusal(&error) => self.lose_stem(),
                 Ok(None) | Err(_) => {}
             }
@@ -138,11 +139,11 @@ impl ZygoteSupervisor {
         self.fork().await
     }
 
-    /// Ends a loader of which nothing is needed any more.
+    /// Ends a loader that is not needed any more.
     pub(super) async fn end_loader(&mut self, pid: Pid) {
         if let Some(zygote) = &mut self.zygote {
             zygote.kill_loader(pid).await;
-            // A zygote that does not answer shows at the next request.
+            // A zygote that does not answer is detected at the next request.
             let _ = zygote.forget_ended_loaders().await;
         }
     }

@@ -1,10 +1,11 @@
 //! The zygote: a clean interpreter that never runs user code, and its loader, which has loaded the
 //! functions and forks workers.
 //!
-//! - Workers are forked by the loader if it is single-threaded once it has loaded. Otherwise the
-//!   loader becomes a worker, others load for themselves, and one loaded spare is kept.
-//! - A zygote that ends, or stays stopped, is replaced at the next fork; what outlives it is found
-//!   by its mark and killed. That of suspects starts with the first of them, and rests after them.
+//! - Workers are forked by the loader if it has a single thread after loading. Otherwise the loader
+//!   becomes a worker, others load by themselves, and one loaded worker is kept in reserve.
+//! - A zygote that ends, or stays stopped, is replaced at the next fork; processes that outlive it
+//!   are found by its mark and killed. The suspects' zygote starts with the first of them, and
+//!   rests after them.
 //! - One task serves all requests: reaps first, then forks, one by each loader at a time.
 
 mod loaders;
@@ -39,15 +40,15 @@ pub(super) use requests::{Fork, LaneStage, Zygote};
 use requests::{ForkReply, Modules, Reap, Request};
 use rounds::{Step, most_loaders, next_step};
 
-/// Time that the zygote has to end everything, before it is killed.
+/// Time in which the zygote must end all processes before it is killed.
 const END: Duration = Duration::from_secs(2);
 
-/// When the zygote's process starts.
+/// The time when the zygote's process starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// At once: by the first request the functions may be loaded.
+    /// The zygote starts at once, so that the functions may be loaded at the first request.
     AtOnce,
-    /// Starts with the first request.
+    /// The zygote starts with the first request.
     WhenAsked,
 }
 
@@ -95,18 +96,18 @@ struct ZygoteSupervisor {
     reaps: VecDeque<Reap>,
     /// Requests for a worker.
     asked: VecDeque<ForkReply>,
-    /// Requests for a worker with a loader to itself.
+    /// Requests for a worker with a dedicated loader.
     asked_apart: VecDeque<ForkReply>,
-    /// It was asked to rest.
+    /// True if it was requested to rest.
     rests: bool,
     most_loaders: usize,
     one_loader_until: Option<Instant>,
     /// Workers forked so far.
     forks: usize,
-    /// Decides on a loader.
+    /// Decides whether a loader is tried.
     loading: LoadRetries,
     spare: Option<ForkedWorker>,
-    /// Lost stems that are waited for and whose leavings are killed.
+    /// Lost zygotes whose ends are waited for, and whose remaining processes are killed.
     leavings: Vec<oneshot::Receiver<()>>,
     modules: Modules,
 }
@@ -119,7 +120,7 @@ impl ZygoteSupervisor {
         begin: Begin,
     ) {
         if begin == Begin::AtOnce {
-            // A failure occurs again, and is reported, at the first fork.
+            // A failure occurs again at the first fork, and is reported then.
             tokio::select! {
                 _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
                 () = async {
@@ -136,12 +137,13 @@ impl ZygoteSupervisor {
             if self.reaps.is_empty()
                 && let Some(reply) = self.asked_apart.pop_front()
             {
-                // First: what may have ended a zygote shall be out of the way of the others.
+                // The suspects come first: a call that may have ended a zygote must not delay
+                // others.
                 tokio::select! {
                     biased;
                     _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
                     forked = self.fork_apart() => {
-                        // If whoever asked has gone, the lane closes.
+                        // If the receiver is gone, the lane closes.
                         let _ = reply.send(forked);
                     }
                 }
@@ -208,7 +210,7 @@ impl ZygoteSupervisor {
         self.forks += 1;
         let loads_itself = self.zygote.as_ref().is_some_and(|zygote| matches!(zygote.loader, Loader::Absent));
         if loads_itself && !self.loading.is_late() && self.forks >= self.config.workers {
-            // Without a spare the next replacement loads by itself: slower, not wrong.
+            // If this fails, the next replacement loads by itself, which is only slower.
             self.spare = self.fork_now().await.ok();
         }
         Ok(given)
@@ -222,19 +224,19 @@ impl ZygoteSupervisor {
                 result = Err(error);
                 continue;
             }
-            result = self.answered(async |supervisor| supervisor.ask_for_worker().await).await;
+            result = self.answered(async |supervisor| supervisor.request_worker().await).await;
             match &result {
                 Ok(_) => break,
-                // The error comes from fork() itself: the zygote is well.
+                // The error comes from fork() itself, and the zygote works.
                 Err(error) if is_refusal(error) => break,
-                // The zygote is lost or out of step.
+                // The zygote is lost, or answers are out of step.
                 Err(_) => self.lose_stem(),
             }
         }
         result
     }
 
-    /// Returns the answer of the zygote; an error when it doesn't, in time or ever.
+    /// Returns the answer of the zygote; an error if it does not answer in time.
     async fn answered<T>(&mut self, ask: impl AsyncFnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let asked = self.zygote.iter().flat_map(ZygoteProcess::pids).collect();
         tokio::select! {
@@ -243,7 +245,7 @@ impl ZygoteSupervisor {
         }
     }
 
-    async fn ask_for_worker(&mut self) -> io::Result<ForkedWorker> {
+    async fn request_worker(&mut self) -> io::Result<ForkedWorker> {
         let load_late = self.loading.is_late();
         let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
         let parent = zygote.parent.clone();
@@ -273,7 +275,7 @@ impl ZygoteSupervisor {
 
     async fn reap(&mut self, ended: &Reap) -> ExitStatus {
         let Some(zygote) = &self.zygote else { return ExitStatus::Unknown };
-        // Its orphans became the zygote's when it ended; a lost zygote shows at the next request.
+        // The zygote inherited its orphans; a lost zygote is detected at the next request.
         let _ = zygote.control.send(zygote_requests::ORPHANS, 0, ended.mark.0, &[]).await;
         let forked_it = zygote.loaders().find(|loader| Arc::ptr_eq(&loader.parent, &ended.parent));
         let of_loader = match &forked_it {
@@ -281,8 +283,8 @@ impl ZygoteSupervisor {
             None => ExitStatus::Unknown,
         };
         let ending = match of_loader {
-            // A worker that the zygote forked, or of a loader that has ended: the zygote inherited
-            // it.
+            // The parent was the zygote, or a loader that has ended, whose children the zygote
+            // inherited.
             ExitStatus::Unknown => zygote.control.reap(ended.pid).await.unwrap_or(ExitStatus::Unknown),
             known => known,
         };
@@ -292,7 +294,8 @@ impl ZygoteSupervisor {
         ending
     }
 
-    /// Makes sure of a zygote and of what forks workers, with the modules of values.
+    /// Starts a zygote and a loader if they are missing, and makes the loaders import the modules
+    /// of values.
     async fn prepared(&mut self) -> io::Result<()> {
         self.prepared_without_modules().await?;
         while !self.preload().await {
@@ -338,18 +341,19 @@ impl ZygoteSupervisor {
         self.spare = None;
         if let Some(mut zygote) = self.zygote.take() {
             zygote.lost();
-            // It has ended, or is out of step: either way it has to go, and be waited for.
+            // It has ended, or its answers are out of step: it must end in both cases, and be
+            // waited for.
             let _ = zygote.parent.pidfd.signal(Signal::KILL);
             self.leavings.retain_mut(|left| matches!(left.try_recv(), Err(TryRecvError::Empty)));
             self.leavings.push(blocking::run(move || {
-                // the wait for a process that was not ours can't be reported to anyone
+                // a failure to wait for it can't be reported to anyone
                 let _ = zygote.process.wait();
                 zygote.token.sweep();
             }));
         }
     }
 
-    /// Ends the zygote, and waits for what lost ones left.
+    /// Ends the zygote, and waits for the remaining processes of lost ones.
     async fn end(&mut self) {
         self.end_zygote().await;
         for left in self.leavings.drain(..) {
@@ -357,7 +361,7 @@ impl ZygoteSupervisor {
         }
     }
 
-    /// Ends the zygote, which ends all others.
+    /// Ends the zygote, which ends all other processes.
     async fn end_zygote(&mut self) {
         self.spare = None;
         if let Some(mut zygote) = self.zygote.take() {
@@ -368,7 +372,7 @@ impl ZygoteSupervisor {
                 zygote.parent.pidfd.ended().await;
             }
             zygote.lost();
-            // It has ended: this does not wait.
+            // It has ended, so this does not block.
             if !zygote.process.wait().is_ok_and(|status| status.success()) {
                 self.leavings.push(blocking::run(move || zygote.token.sweep()));
             }

@@ -1,4 +1,4 @@
-//! Equipment of a worker before it is there, and the request to a loader for one.
+//! Descriptors of a worker that is about to be forked, and the request to a loader for it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,8 +27,7 @@ pub(super) struct NewWorker {
     stack: StackFile,
     output: Receiver,
     their_output: OwnedFd,
-    /// Kept until the child's pidfd takes its place: the child's descriptors must not lack room
-    /// when it is there already.
+    /// Replaced by the child's pidfd: after the fork, descriptors must not run out.
     reserve: OwnedFd,
 }
 
@@ -42,13 +41,13 @@ impl NewWorker {
         Ok(Self { mark: WorkerMark::new(), socket, their_socket, page, stack, output, their_output, reserve })
     }
 
-    /// Asks a forking process for it.
+    /// Sends the request to a forking process.
     pub(super) async fn send(&self, control: &ZygoteSocket, op: u32, flags: u32) -> io::Result<()> {
         let fds = [self.their_socket.as_fd(), self.page.fd(), self.their_output.as_fd(), self.stack.fd()];
         control.send(op, flags, self.mark.0, &fds).await
     }
 
-    /// The worker, once it has a pid.
+    /// Makes the worker, once its pid is there.
     pub(super) fn forked(self, pid: Pid, parent: Arc<Parent>) -> io::Result<ForkedWorker> {
         drop(self.reserve);
         let Self { mark, socket, page, stack, output, .. } = self;
@@ -57,13 +56,13 @@ impl NewWorker {
     }
 }
 
-/// Returns whether the system refused a fork: the process that was asked is well.
+/// Returns whether the system refused a fork, while the forking process works.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     let lost = [Errno::PIPE, Errno::CONNRESET].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|errno| !lost.contains(&errno))
 }
 
-/// Returns the answer of a loader; an error when it doesn't, in time or ever.
+/// Returns the answer of a loader; an error if it does not answer in time.
 pub(super) async fn answered_by<T>(pid: Pid, answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::select! {
         answer = timeout(ANSWER, answer) => answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
@@ -71,7 +70,7 @@ pub(super) async fn answered_by<T>(pid: Pid, answer: impl Future<Output = io::Re
     }
 }
 
-/// Has a loader fork a worker.
+/// Makes a loader fork a worker.
 pub(super) async fn fork_by(control: &ZygoteSocket, parent: Arc<Parent>) -> io::Result<ForkedWorker> {
     let new = NewWorker::new()?;
     new.send(control, zygote_requests::WORKER, 0).await?;

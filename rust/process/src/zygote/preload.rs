@@ -1,9 +1,9 @@
 //! Modules that column values need, imported by the loaders: workers are forked with them, and no
 //! call waits for them.
 //!
-//! - A loader that has forked workers first tries the modules in a child: what ends, hangs or
-//!   leaves threads there is left to the workers.
-//! - A loader without workers is replaced by one that does not import what harmed it.
+//! - A loader that has forked workers first tries the modules in a child. Modules that end it, hang
+//!   it or leave threads are left to the workers.
+//! - A loader without workers is replaced by one that skips the harmful modules.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use super::process::{Loader, LoaderClone, stay_stopped};
 use crate::zygote_requests;
 
 impl ZygoteSupervisor {
-    /// Has the loaders import the missing modules; false if one is lost by it.
+    /// Makes the loaders import the missing modules; false if a loader was lost.
     pub(super) async fn preload(&mut self) -> bool {
         let names = self.modules.names[self.modules.done..].join("\n");
         let Some(zygote) = self.zygote.as_ref().filter(|zygote| matches!(zygote.loader, Loader::Forks(..))) else {
@@ -25,13 +25,13 @@ impl ZygoteSupervisor {
             return true;
         }
         let has_workers = self.forks > self.modules.forks_before;
-        // A try may take as long as the import.
+        // The trial in a child may take as long as the import.
         let patience = self.load_timeout * (1 + u32::from(has_workers));
         let before = std::mem::replace(&mut self.modules.done, self.modules.names.len());
         let mut all_well = true;
         for loader in zygote.shared_loaders() {
             let imported = tokio::select! {
-                imported = timeout(patience, self.ask_to_import(&loader, &names, has_workers)) => imported,
+                imported = timeout(patience, self.request_import(&loader, &names, has_workers)) => imported,
                 () = loader.parent.pidfd.ended() => Ok(Ok(false)),
                 () = stay_stopped(vec![loader.pid]) => Ok(Ok(false)),
             };
@@ -48,7 +48,7 @@ impl ZygoteSupervisor {
     }
 
     /// Returns whether a loader can go on forking.
-    async fn ask_to_import(&self, loader: &LoaderClone, names: &str, has_workers: bool) -> io::Result<bool> {
+    async fn request_import(&self, loader: &LoaderClone, names: &str, has_workers: bool) -> io::Result<bool> {
         let file = rustix::fs::memfd_create("guerdon-modules", rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::io::pwrite(&file, names.as_bytes(), 0)?;
         let flags = if has_workers { zygote_requests::TRY_FIRST } else { 0 };

@@ -1,4 +1,4 @@
-//! Starts the zygote's process and its loader, and holds what belongs to them.
+//! Starts the zygote's process and its loader, and holds their resources.
 
 use std::fs;
 use std::io;
@@ -24,24 +24,24 @@ use crate::parent::Parent;
 use crate::zygote_requests::{self, ZygoteSocket};
 
 /// Version of the messages and pages that this process shares with the zygote and its workers, from
-/// the file beside their program. Raised with every change of these.
+/// the file beside their program. It is raised with every change of these.
 const PROTOCOL: &str = include_str!("../../../../python/guerdon/_worker/protocol.txt");
-/// Time that the zygote has to answer requests that it fulfils at once.
+/// Time in which the zygote must answer simple requests.
 pub(super) const ANSWER: Duration = Duration::from_secs(20);
-/// Time between two looks at whether a process that owes an answer is stopped.
+/// Interval of checks whether a process that owes an answer is stopped.
 const STOPPED: Duration = Duration::from_millis(250);
 
 pub(super) struct ZygoteProcess {
     pub(super) process: ChildGuard,
     pub(super) control: ZygoteSocket,
-    /// Itself, for everyone who holds a worker that it forked.
+    /// The zygote as a parent, for the holders of its workers.
     pub(super) parent: Arc<Parent>,
     pub(super) token: OrphanMarker,
     pub(super) loader: Loader,
-    /// Loaders that the first one forked; none without it.
+    /// Loaders that the first one forked; empty without it.
     pub(super) clones: Vec<LoaderClone>,
     pub(super) output_ended: Arc<Notify>,
-    /// Reads the output of it and the loader.
+    /// Reads the output of the zygote and the loader.
     pub(super) reader: JoinHandle<()>,
 }
 
@@ -50,23 +50,23 @@ pub(super) enum Loader {
     None,
     /// Forks workers.
     Forks(Arc<ZygoteSocket>, Pid, Arc<Parent>),
-    /// Loaded, with several threads: becomes the next worker.
+    /// Loaded, with several threads; it becomes the next worker.
     Becomes(ZygoteSocket, Pid),
-    /// Workers load for themselves.
+    /// Workers load by themselves.
     Absent,
 }
 
-/// A fork of the loader that forks workers too. It ends with the loader.
+/// A fork of the loader that also forks workers. It ends with the loader.
 #[derive(Clone)]
 pub(super) struct LoaderClone {
     pub(super) control: Arc<ZygoteSocket>,
     pub(super) pid: Pid,
-    /// Itself, for everyone who holds a worker that it forked.
+    /// The loader as a parent, for the holders of its workers.
     pub(super) parent: Arc<Parent>,
 }
 
 impl ZygoteProcess {
-    /// All loaders that fork.
+    /// All loaders that fork workers.
     pub(super) fn loaders(&self) -> impl Iterator<Item = LoaderClone> {
         let first = match &self.loader {
             Loader::Forks(control, pid, parent) => {
@@ -77,12 +77,12 @@ impl ZygoteProcess {
         first.into_iter().chain(self.clones.iter().cloned())
     }
 
-    /// Those that fork whatever worker is asked for.
+    /// Loaders that fork workers for any request.
     pub(super) fn shared_loaders(&self) -> impl Iterator<Item = LoaderClone> {
         self.loaders().filter(|loader| !loader.parent.is_of_one())
     }
 
-    /// Kills a loader that is of no use any more, and waits for its end: the next look finds it.
+    /// Kills a loader that is unusable, and waits for its end, which the next check finds.
     pub(super) async fn kill_loader(&self, pid: Pid) {
         for LoaderClone { parent, .. } in self.loaders().filter(|loader| loader.pid == pid) {
             let _ = parent.pidfd.signal(Signal::KILL);
@@ -90,15 +90,15 @@ impl ZygoteProcess {
         }
     }
 
-    /// Kills all loaders but the first and those that have one worker.
+    /// Kills all loaders except the first and those with a single worker.
     pub(super) async fn kill_clones(&self) {
         for clone in self.clones.iter().filter(|clone| !clone.parent.is_of_one()) {
             self.kill_loader(clone.pid).await;
         }
     }
 
-    /// Takes leave of loaders that have ended. Forgets in this order: the workers of a loader are
-    /// the zygote's to reap, unasked, once it is gone.
+    /// Reaps loaders that have ended. The order matters: the zygote reaps the workers of a loader,
+    /// without a request, once the loader is gone.
     pub(super) async fn forget_ended_loaders(&mut self) -> io::Result<()> {
         let lost = match &self.loader {
             Loader::Forks(_, pid, parent) if parent.pidfd.has_ended() => {
@@ -120,7 +120,7 @@ impl ZygoteProcess {
             }
         }
         for pid in &ended {
-            // The zygote forgets it; it is its child only where the first has ended.
+            // The zygote drops it; it is the zygote's child only if the first loader has ended.
             self.reap(*pid).await?;
             if let (None, Loader::Forks(first, ..)) = (lost, &self.loader) {
                 timeout(ANSWER, first.reap(*pid)).await.map_err(io::Error::from)??;
@@ -133,18 +133,18 @@ impl ZygoteProcess {
         Ok(())
     }
 
-    /// Takes leave of a child that has ended.
+    /// Reaps a child that has ended.
     pub(super) async fn reap(&self, pid: Pid) -> io::Result<ExitStatus> {
         timeout(ANSWER, self.control.reap(pid)).await.map_err(io::Error::from)?
     }
 
-    /// Its own, and that of the loader that forks.
+    /// The pids of the zygote and of the loader that forks.
     pub(super) fn pids(&self) -> Vec<Pid> {
         let loader = if let Loader::Forks(_, pid, ..) = &self.loader { Some(*pid) } else { None };
         Pid::from_raw(self.process.id().cast_signed()).into_iter().chain(loader).collect()
     }
 
-    /// Notes that its children may be reaped by any process from now on.
+    /// Records that its children may be reaped by any process from now on.
     pub(super) fn lost(&self) {
         self.parent.lost();
         self.loaders().for_each(|loader| loader.parent.lost());
@@ -152,7 +152,7 @@ impl ZygoteProcess {
     }
 }
 
-/// Ends when one of these processes is stopped and stays so though it was continued to go on.
+/// Returns when one of these processes is stopped and stays so after SIGCONT.
 pub(super) async fn stay_stopped(pids: Vec<Pid>) {
     let mut continued = false;
     loop {
@@ -163,14 +163,14 @@ pub(super) async fn stay_stopped(pids: Vec<Pid>) {
         }
         continued = !stopped.is_empty();
         for pid in stopped {
-            // ours still: it is stopped, not reaped
+            // it is still ours, because it is stopped and not reaped
             let _ = rustix::process::kill_process(*pid, Signal::CONT);
         }
     }
 }
 
-/// Refuses a program of workers with another version of the messages: that of a package that was
-/// replaced while this process runs.
+/// Refuses a worker program with another version of the messages, which comes from a package that
+/// was replaced while this process runs.
 fn check_protocol(config: &ProcessConfig) -> io::Result<()> {
     let found = fs::read_to_string(config.worker_dir.join("protocol.txt")).unwrap_or_else(|_| "unknown".to_owned());
     if found == PROTOCOL {
@@ -186,7 +186,7 @@ fn check_protocol(config: &ProcessConfig) -> io::Result<()> {
 pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Result<ZygoteProcess> {
     check_protocol(config)?;
     let (control, theirs) = ZygoteSocket::new()?;
-    // Before the zygote starts, which waits for this alone until it can watch this process.
+    // Opened before the zygote starts, which needs it to watch this process.
     let this_process = open_pidfd(rustix::process::getpid())?;
     let serialized_functions = rustix::fs::memfd_create("guerdon-functions", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut written = 0;
@@ -213,7 +213,7 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
     let process = ChildGuard::from(command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
     })?);
-    drop(command); // and with it our copies of the descriptors
+    drop(command); // drops our copies of the descriptors
     let pid = pid_from_message(i64::from(process.id()))?;
     let pidfd = Pidfd::open(pid)?;
     let output_ended = Arc::new(Notify::new());
@@ -238,7 +238,7 @@ pub(super) enum Load {
     Hung,
 }
 
-/// Forks a loader and waits until it has loaded.
+/// Forks a loader and waits until it has loaded the functions.
 pub(super) async fn start_loader(zygote: &ZygoteProcess, load_timeout: Duration) -> io::Result<Load> {
     let (control, theirs) = ZygoteSocket::new()?;
     let forked = async {
@@ -267,7 +267,7 @@ pub(super) async fn start_loader(zygote: &ZygoteProcess, load_timeout: Duration)
         Ok(Err(_)) => Load::Ended,
         Err(_) => Load::Hung,
     };
-    // Harmless if it has ended: its number is taken until it is reaped.
+    // Harmless if it has ended: its pid is taken until it is reaped.
     let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     let _ = timeout(DYING, pidfd.ended()).await;
     zygote.reap(pid).await?;

@@ -1,13 +1,12 @@
 //! Next steps of the zygote's supervisor, and the number of its loaders.
 //!
-//! - A reap waits for one round of forks that has begun, at most.
-//! - A round is one fork by each loader; loaders are made while many forks wait.
+//! - A reap waits for at most one round of forks.
+//! - A round is one fork by each loader; loaders are added while many forks wait.
 
-/// Workers for each loader: the limit for the slots of a pool, and for calls that each have a
-/// worker.
+/// Number of workers per loader: for the slots of a pool, and for calls with a fresh worker each.
 const POOL_SLOTS: usize = 16;
 const CALL_SLOTS: usize = 4;
-/// Forks that may wait for each loader before another is made.
+/// Number of waiting forks per loader from which on another loader is made.
 const WAITING: usize = 2;
 
 /// Next step.

@@ -1,4 +1,4 @@
-//! One connection: what its two ends have to say goes over the socket, until either is done.
+//! One connection: carries the messages of its two ends over the socket, until either is done.
 
 use std::future::Future;
 use std::io;
@@ -14,41 +14,41 @@ use tokio::time::timeout;
 use crate::host::liveness::{Patience, Progress, silence};
 use crate::host::record::{self, Record};
 
-/// Buffers of small records; a message larger than that goes around them.
+/// Size of buffers for small records; a larger message bypasses them.
 const BUFFER: usize = 64 << 10;
-/// Time to read the bytes that a process sent before its end.
+/// Time for reading the bytes that a process sent before its end.
 const DRAIN: Duration = Duration::from_millis(500);
-/// Time that a process has to end once its socket is closed.
+/// Time in which a process must end after its socket was closed.
 const ENDING: Duration = Duration::from_millis(50);
 const ENDED: &str = "its process ended";
-/// Time for the last message once this end is done.
+/// Time for the last message after this end is done.
 const LAST: Duration = Duration::from_millis(500);
 
-/// Sends and receives messages at this end.
+/// Source and target of messages at this end.
 pub trait Ends: Send + Sync {
-    /// The next message to send; `None` when this end is done.
+    /// Returns the next message to send; `None` when this end is done.
     fn next(&self) -> impl Future<Output = Option<Vec<u8>>> + Send;
 
-    /// A message has come.
+    /// Takes a message that arrived.
     fn deliver(&self, message: Vec<u8>);
 }
 
-/// End of a connection.
+/// Reason for the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CarryEnd {
     /// This end was done.
     Closed,
-    /// The other end has gone; the text says how.
+    /// The other end is gone, for this reason.
     Lost(String),
-    /// The other end says nothing.
+    /// The other end sent nothing for too long.
     Silent,
 }
 
 /// Carries messages until either end is done.
 ///
 /// # Arguments
-/// `peer` is the process at the other end, if it can be watched; `patience` is given where the
-/// other end is to be asked whether it is there.
+/// `peer` is the process at the other end, if it can be watched. `patience` is present if the other
+/// end must answer questions whether it is alive.
 pub async fn carry<E: Ends>(
     socket: impl AsyncRead + AsyncWrite + Send,
     ends: &E,
@@ -80,12 +80,13 @@ pub async fn carry<E: Ends>(
         () = ended => ENDED.to_owned(),
         () = silent => return CarryEnd::Silent,
     };
-    // Its last bytes are still on their way.
+    // Its last bytes may still be in the socket.
     let _ = timeout(DRAIN, reading).await;
     CarryEnd::Lost(lost)
 }
 
-/// A connection that went with its process tells less than the process does.
+/// If the process at the other end has ended, its end is a better reason than that of the
+/// connection.
 async fn why(lost: String, peer: Option<&Pidfd>) -> String {
     match peer {
         Some(peer) if timeout(ENDING, peer.ended()).await.is_ok() => ENDED.to_owned(),
@@ -93,7 +94,7 @@ async fn why(lost: String, peer: Option<&Pidfd>) -> String {
     }
 }
 
-/// Questions and answers that are to be sent.
+/// Questions and answers to be sent.
 #[derive(Default)]
 struct Signs {
     question: AtomicBool,
@@ -113,7 +114,7 @@ impl Signs {
     }
 }
 
-/// Delivers the arriving messages; returns how the other end went.
+/// Delivers the arriving messages; returns how the other end ended.
 async fn read(mut from: impl AsyncRead + Unpin, ends: &impl Ends, progress: &Progress, signs: &Signs) -> String {
     loop {
         match record::read(&mut from, progress).await {
@@ -145,7 +146,7 @@ async fn write(mut to: impl AsyncWrite + Unpin, ends: &impl Ends, signs: &Signs)
             }
         };
         let Some(message) = message else {
-            // An error means that the other end has gone too.
+            // An error means that the other end is gone too.
             let _ = timeout(LAST, to.shutdown()).await;
             return Ok(());
         };

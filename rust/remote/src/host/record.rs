@@ -1,4 +1,4 @@
-//! Records on the socket: a kind, a length and, of a message, its bytes.
+//! Records on the socket: a kind and, of a message, its length and bytes.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::host::liveness::Progress;
 
-/// Bytes that are read, or that room is made for, at a time.
+/// Bytes that are read, or allocated, at a time.
 const PIECE: u64 = 1 << 20;
-// No letters: no text begins with it.
+// The kinds are not letters, so that no text begins like a record.
 const MESSAGE: u8 = 0xa5;
 const QUESTION: u8 = 0xa6;
 const ANSWER: u8 = 0xa7;
@@ -17,12 +17,12 @@ const ANSWER: u8 = 0xa7;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Record {
     Message(Vec<u8>),
-    /// Is anybody there?
+    /// Question whether the other end is alive.
     Question,
     Answer,
 }
 
-/// Writes one; it may still wait in a buffer.
+/// Writes a record, which may stay in a buffer.
 pub async fn write(to: &mut (impl AsyncWrite + Unpin), record: &Record) -> io::Result<()> {
     let (kind, bytes): (u8, &[u8]) = match record {
         Record::Message(bytes) => (MESSAGE, bytes),
@@ -36,7 +36,7 @@ pub async fn write(to: &mut (impl AsyncWrite + Unpin), record: &Record) -> io::R
     to.write_all(bytes).await
 }
 
-/// Reads one; `None` at the end of the stream, between two records.
+/// Reads a record; `None` at the end of the stream between two records.
 pub async fn read(from: &mut (impl AsyncRead + Unpin), progress: &Progress) -> io::Result<Option<Record>> {
     let mut head = [0; 9];
     if from.read(&mut head[..1]).await? == 0 {
@@ -62,7 +62,7 @@ async fn read_message(from: &mut (impl AsyncRead + Unpin), length: u64, progress
             return Ok(message);
         }
         let piece = left.min(PIECE);
-        // No more than a piece: a `usize` holds it.
+        // No more than a piece, which a `usize` holds.
         message.reserve(piece as usize);
         if from.take(piece).read_buf(&mut message).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,8 +1,7 @@
-//! Asks a node for frames that it has not begun.
+//! Requests frames from a node that it has not begun.
 //!
-//! - A frame that a node keeps for itself is not asked for: calls of a function that has one
-//!   worker.
-//! - Its answer tells: one that has begun goes on, and of its calls those come back that wait.
+//! - Frames of functions with one worker are not requested: the node keeps them.
+//! - The answer decides: a frame that has begun goes on, and only its waiting calls come back.
 
 use std::sync::Arc;
 
@@ -10,42 +9,42 @@ use super::Session;
 use crate::config::RunsOn;
 use crate::lane_state::LaneState;
 use crate::node::{Node, NodeState};
-use crate::sent_frame::SentFrame;
+use crate::node_frame::NodeFrame;
 use crate::wire::ToAgent;
 
-/// After how many ticks a frame that has begun is asked for again.
+/// Number of ticks after which a frame that has begun is requested again.
 const ASK_AGAIN: u32 = 4;
 
 impl Session {
-    /// Asks for all frames that have not begun, and for the waiting calls of the others.
-    pub(super) fn ask_all_back(&mut self) {
+    /// Requests all frames that have not begun, and the waiting calls of the others.
+    pub(super) fn request_all(&mut self) {
         let (again, draining) = (self.ticks.is_multiple_of(ASK_AGAIN), self.node.state() == NodeState::Draining);
-        self.ask_for(|lane, _, sent| {
+        self.request_frames(|lane, _, sent| {
             let pinned = lane.functions[sent.function()].pinned && !draining;
             !pinned && if sent.begun { again } else { !sent.asked_back }
         });
     }
 
-    /// Asks for `frames` frames that have not begun.
-    pub(super) fn ask_to_move(&mut self, frames: usize) {
+    /// Requests `frames` frames that have not begun.
+    pub(super) fn request_to_move(&mut self, frames: usize) {
         let mut left = frames;
         for (id, sent) in self.frames.iter_mut().rev().filter(|(_, sent)| sent.is_movable()).take(frames) {
             left -= 1;
-            sent.ask_back(true);
+            sent.request_back(true);
             self.node.link.write(|out| ToAgent::TakeBack(*id).write(out));
         }
         self.node.backlog.unclaim(left);
     }
 
-    /// Asks for the waiting calls of frames that have begun, and for frames that have not, of
-    /// functions that run in agents, if others would run them now: else they would go to and fro.
-    pub(super) fn ask_for_idle(&mut self) {
+    /// Requests the waiting calls and frames of functions that run in agents, if other nodes would
+    /// run them now: otherwise calls would go back and forth.
+    pub(super) fn request_for_idle(&mut self) {
         let again = self.ticks.is_multiple_of(ASK_AGAIN);
         if !again && !self.lane.runs_in_agents {
             return;
         }
         let idle = self.lane.has_idle_workers(&self.node);
-        self.ask_for(|lane, node, sent| {
+        self.request_frames(|lane, node, sent| {
             let function = sent.function();
             let of_workers = lane.config.runs_on[function] == RunsOn::Workers;
             let due = if sent.begun { again } else { !of_workers && !sent.asked_back };
@@ -54,12 +53,12 @@ impl Session {
         });
     }
 
-    /// Asks for frames, the last that were sent first.
-    fn ask_for(&mut self, asks: impl Fn(&LaneState, &Arc<Node>, &SentFrame) -> bool) {
+    /// Requests frames, those sent last first.
+    fn request_frames(&mut self, asks: impl Fn(&LaneState, &Arc<Node>, &NodeFrame) -> bool) {
         let Self { lane, node, frames, .. } = self;
         for (id, sent) in frames.iter_mut().rev() {
             if asks(lane, node, sent) {
-                sent.ask_back(false);
+                sent.request_back(false);
                 node.link.write(|out| ToAgent::TakeBack(*id).write(out));
             }
         }

@@ -257,7 +257,7 @@ impl Model {
             }
             Step::Lose(node) => {
                 let AtNode { session, inputs } = self.nodes[node].take().unwrap();
-                self.guilty.extend(session.frames.values().filter_map(SentFrame::alone));
+                self.guilty.extend(session.frames.values().filter_map(NodeFrame::alone));
                 session.end(SessionEnd::Lost(LinkLoss { reason: "lost".to_owned(), innocent: false }), inputs);
             }
             Step::Tick(node) => self.at(node).session.tick().map_err(|_| ()).unwrap(),
@@ -296,7 +296,7 @@ impl Model {
         self.kept = kept;
         for AtNode { session, inputs } in self.nodes.iter().flatten() {
             let node = &session.node;
-            let apart = session.frames.values().any(SentFrame::is_apart);
+            let apart = session.frames.values().any(NodeFrame::is_apart);
             assert!(!apart || (node.frames() == 1 && node.kept() == NodeHold::Now), "it has others, after {step:?}");
             let emptied = session.frames.values().all(|sent| sent.begun || sent.asked_back);
             assert!(node.kept() != NodeHold::Soon || !inputs.is_empty() || emptied, "others wait, after {step:?}");

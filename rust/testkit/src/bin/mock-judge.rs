@@ -1,8 +1,8 @@
 //! The mock judge as a program: `mock-judge [--tls] [--http2] [--port N] [--latency fixed:1]
 //! [--window 100/3 [--no-hint]] [--failing 0.1] [--ca FILE]`.
 //!
-//! It prints its address, and with `--ca` writes the certificate to trust; it ends with its
-//! standard input. `GET /seen` returns its counts.
+//! It prints its address, and with `--ca` writes the certificate to trust; it ends at the end of
+//! its standard input. `GET /seen` returns its counts.
 
 use std::error::Error;
 use std::time::Duration;

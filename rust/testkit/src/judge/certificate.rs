@@ -14,7 +14,7 @@ pub enum Certificate {
     #[default]
     Good,
     Expired,
-    /// It is another host's.
+    /// It belongs to another host.
     AnotherHosts,
 }
 
@@ -29,10 +29,10 @@ pub struct Certificates {
     pub client: (String, String),
 }
 
-/// A server's certificate; if `of_clients` is set it requires one of each client.
+/// Makes a server's certificate. If `of_clients` is set, the server requires one of each client.
 pub fn make(http2: bool, kind: Certificate, of_clients: bool) -> Result<Certificates, Error> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
-    // Not the name that the certificate has too: it would pass for self-signed.
+    // A name different from the certificate's, which would otherwise count as self-signed.
     params.distinguished_name.push(DnType::CommonName, "mock judge's authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;

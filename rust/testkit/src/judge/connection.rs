@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection, by hand: no library injects these faults.
+//! One HTTP/1.1 connection, written by hand because no library injects these faults.
 
 use std::io;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) -> io:
     Ok(Some(Request { path, key, body }))
 }
 
-/// Answers; whether the connection goes on.
+/// Answers a request; true if the connection goes on.
 async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState) -> io::Result<bool> {
     let (fault, answer) = {
         let handled = handle(request, shared);
@@ -90,7 +90,7 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
         let mut byte = [0; 1];
         tokio::select! {
             handled = &mut handled => handled,
-            // No client sends more before it has its answer: this is the end of the connection.
+            // No client sends more before its answer, so this is the end of the connection.
             _ = stream.read(&mut byte) => {
                 shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
                 return Ok(false);
@@ -111,7 +111,7 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
         Fault::Redirect => stream.write_all(whole(307, "location: http://127.0.0.1:1/\r\n", "").as_bytes()).await?,
         Fault::EchoKey => stream.write_all(whole(401, "", &format!("wrong key: {}", request.key)).as_bytes()).await?,
         Fault::Reset => {
-            stream.tcp().set_zero_linger()?; // closing it is then a reset
+            stream.tcp().set_zero_linger()?; // makes closing it a reset
             return Ok(false);
         }
         Fault::Truncated => {

@@ -1,5 +1,5 @@
-//! Fault injection: what happens to a request, as its text asks: `[[status 500]]`, `[[reset]]` and
-//! so on; with `once` only the first time this text comes.
+//! Fault injection: the text of a request chooses what happens to it: `[[status 500]]`, `[[reset]]`
+//! and so on; with `once` only the first time this text comes.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use super::state::JudgeState;
 /// Treatment of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// It is answered well.
+    /// It is answered normally.
     None,
-    /// It is answered with a status, and the time to come again.
+    /// It is answered with a status, and perhaps a `Retry-After`.
     Status(u16, Option<f64>),
     /// The connection is reset.
     Reset,
-    /// The connection stays, and nothing comes.
+    /// The connection stays open, and no answer comes.
     Silence,
-    /// The answer comes byte by byte, with this between two.
+    /// The answer comes byte by byte, with this pause in between.
     Drip(Duration),
     /// The answer is not JSON.
     BadJson,
     /// The connection ends in the middle of the answer.
     Truncated,
-    /// The answer leads elsewhere.
+    /// The answer redirects to another address.
     Redirect,
-    /// The key that came is sent back in an error.
+    /// The key of the request is sent back in an error.
     EchoKey,
-    /// More than any answer should be.
+    /// The answer never ends.
     Endless,
 }
 
 impl Fault {
-    /// The fault that `text` asks for.
+    /// Returns the fault that `text` chooses.
     pub fn of(text: &str, shared: &JudgeState) -> Self {
         let mut rest = text;
         while let Some(start) = rest.find("[[") {
@@ -68,7 +68,7 @@ impl Fault {
     }
 }
 
-/// The word behind `name` in the text's brackets: of `[[score 7]]` the 7.
+/// Returns the word after `name` in the text's brackets: of `[[score 7]]` the 7.
 pub fn asked<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let start = text.find(&format!("[[{name} "))? + name.len() + 3;
     Some(&text[start..start + text[start..].find("]]")?])

@@ -1,4 +1,4 @@
-//! Handles a request of either protocol: it is counted, its body is kept, its fault is chosen.
+//! Handles a request of either protocol: counts it, keeps its body, chooses its fault.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use super::fault::Fault;
 use super::reply;
 use super::state::JudgeState;
 
-/// Bodies that are remembered.
+/// Number of bodies that are kept.
 const REMEMBERED: usize = 64;
 
 /// A request as it came.
@@ -19,7 +19,7 @@ pub(super) struct Request {
     pub body: Vec<u8>,
 }
 
-/// The fault of a request and the body of its response, after the latency.
+/// Returns the fault of a request and the body of its response, after the latency.
 pub(super) async fn handle(request: &Request, shared: &JudgeState) -> (Fault, String) {
     let seen = &shared.seen;
     seen.requests.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! HTTP/2: of the faults, only statuses and latencies.
+//! HTTP/2, with statuses and latencies as the only faults.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::fault::Fault;
 use super::handler::{Request, handle};
 use super::state::JudgeState;
 
-/// Streams that a connection may have at a time, as many servers have it.
+/// Streams that a connection may have at a time, the same number as on many servers.
 const STREAMS: u32 = 100;
 
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<JudgeState>) {

@@ -1,4 +1,4 @@
-//! Time of an answer.
+//! Latency of an answer.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub enum Latency {
     None,
     Fixed(Duration),
     Uniform(Duration, Duration),
-    /// Log-normal, as judges' answers are: the median, and the spread of the logarithm.
+    /// Log-normal, like the latency of real judges: the median, and the spread of the logarithm.
     LogNormal {
         median: Duration,
         sigma: f64,
@@ -17,7 +17,7 @@ pub enum Latency {
 }
 
 impl Latency {
-    /// One time of the distribution.
+    /// Draws a latency from the distribution.
     pub fn draw(self, random: &mut fastrand::Rng) -> Duration {
         match self {
             Self::None => Duration::ZERO,
@@ -32,7 +32,7 @@ impl Latency {
         }
     }
 
-    /// `fixed:1`, `uniform:0.5,1.5`, `lognormal:1,0.5`, in seconds.
+    /// Reads `fixed:1`, `uniform:0.5,1.5` or `lognormal:1,0.5`, in seconds.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, numbers) = text.split_once(':')?;

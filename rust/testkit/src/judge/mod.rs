@@ -3,7 +3,7 @@
 //!
 //! - A request's text chooses its fault: `[[score 7]]` is the judgment, `[[status 500]]` fails,
 //!   `[[reset once]]` breaks the connection the first time. Rates and latencies use a seed.
-//! - `Counts` has its counts. Dropping it ends its tasks, sockets and connections.
+//! - `Counts` counts its requests. Dropping the judge ends its tasks, sockets and connections.
 
 mod certificate;
 mod connection;
@@ -44,7 +44,7 @@ pub struct MockJudge {
 }
 
 impl MockJudge {
-    /// Starts one on the runtime that this is called in.
+    /// Starts a judge on the current runtime.
     pub async fn start(config: JudgeConfig) -> io::Result<Self> {
         let listener = listen(config.port)?;
         let address = listener.local_addr()?;
@@ -125,7 +125,7 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 }
 
 async fn serve(listener: TcpListener, acceptor: Option<TlsAcceptor>, shared: Arc<JudgeState>) {
-    let mut connections = JoinSet::new(); // ends them when this task ends
+    let mut connections = JoinSet::new(); // dropped, and so ended, with this task
     loop {
         tokio::select! {
             accepted = listener.accept() => {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fault::asked;
 
-/// The texts of a request, joined: what faults and scores are looked for in.
+/// Returns the texts of a request, joined, which are searched for faults and scores.
 pub fn text_of(body: &Value) -> String {
     fn gather(value: &Value, out: &mut String) {
         match value {
@@ -35,7 +35,7 @@ pub fn of(path: &str, body: &Value, text: &str) -> Value {
     }
 }
 
-/// The score that a text asks for, else its length in characters.
+/// Returns the score that a text chooses, or its length in characters.
 fn number(value: &Value) -> Value {
     let text = value.as_str().unwrap_or_default();
     match asked(text, "score") {

@@ -17,12 +17,12 @@ pub struct JudgeConfig {
     pub certificate: Certificate,
     /// True if it requires a certificate of its clients, from the same authority.
     pub of_clients: bool,
-    /// Speaks HTTP/2 and nothing else (over TLS: by ALPN).
+    /// True if it accepts HTTP/2 only (over TLS: by ALPN).
     pub http2: bool,
     pub latency: Latency,
     /// Requests allowed in a sliding window; more are answered 429.
     pub window: Option<Window>,
-    /// Those 429s do not say when to come again.
+    /// True if those 429s have no `Retry-After`.
     pub without_hint: bool,
     /// Share of requests that are answered 500.
     pub failing: f64,

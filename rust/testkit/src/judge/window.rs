@@ -1,23 +1,23 @@
-//! A limit of requests in a sliding window, as providers have it for each minute.
+//! A limit of requests in a sliding window, like providers' limits per minute.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Largest number of requests in any stretch of time of this length.
+/// Largest number of requests in any period of this length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub requests: usize,
     pub length: Duration,
 }
 
-/// When the requests came that were let through.
+/// Times of the requests that were let through.
 #[derive(Debug, Default)]
 pub struct RecentRequests(VecDeque<Instant>);
 
 impl RecentRequests {
-    /// Lets a request through, or says how long to wait.
+    /// Admits a request, or returns how long it must wait.
     pub fn admit(&mut self, window: Window, now: Instant) -> Result<(), Duration> {
         while self.0.front().is_some_and(|first| now.duration_since(*first) >= window.length) {
             self.0.pop_front();

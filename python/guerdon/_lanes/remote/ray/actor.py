@@ -1,7 +1,7 @@
 """The actor on a node: it holds the agent, and carries messages between it and the driver.
 
 - It imports nothing of guerdon before the driver has seen the node's versions: the class is sent by
-  value, so that a node without guerdon can say so.
+  value, so that a node without guerdon can report that.
 - Messages come in numbered; a gap ends the session, and so does a driver that is silent
   (`PATIENCE_S`): its calls are worth nothing then.
 - One session at a time; `open` ends the one before. That one is over is answered, not raised: Ray
@@ -38,7 +38,7 @@ class AgentActor:
         self._watching = False
         self._session = 0
         self._next = 0
-        # When the driver was heard last; written by `deliver`, read by the watch.
+        # Time of the driver's last message; written by `deliver`, read by the watch.
         self._heard = time.monotonic()
 
     def versions(self, source: str) -> dict[str, str]:
@@ -81,8 +81,8 @@ class AgentActor:
         return os.getpid()
 
     def deliver(self, session: int, number: int, *pieces: bytes) -> str | None:
-        """Takes a message of the driver's, which without pieces says that it is there; why not, if
-        the session is over."""
+        """Takes a message of the driver; one without pieces is a sign of life. Returns the reason
+        if the session is over."""
         link = self._of(session)
         self._heard = time.monotonic()
         if link is None:
@@ -96,7 +96,8 @@ class AgentActor:
         return None
 
     def stream(self, session: int) -> Iterator[Any]:
-        """The messages for the driver; last a text: why the session is over."""
+        """Yields the messages for the driver, and last a text with the reason for the end of the
+        session."""
         over = _OVER
         while (link := self._of(session)) is not None:
             try:
@@ -123,7 +124,7 @@ class AgentActor:
             agent.close()
 
     def _watch(self) -> None:
-        """Ends the work of a driver that is gone without Ray's knowing."""
+        """Ends the work of a driver that is gone although Ray has not noticed."""
         while True:
             time.sleep(PATIENCE_S / 4)
             if self._link is not None and time.monotonic() - self._heard > PATIENCE_S:

@@ -25,7 +25,7 @@ _ours = False
 
 _ANSWER_S: Final = 10.0
 
-# The head of a cluster speaks gRPC, thus HTTP/2, which begins with settings on both sides.
+# The head of a cluster uses gRPC over HTTP/2, which begins with settings on both sides.
 _HEAD_BYTES: Final = 9
 _SETTINGS: Final = b"\4"
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0" * 5
@@ -74,7 +74,7 @@ def connect(address: str | None) -> None:
 
 
 def _found() -> str:
-    """The address that Ray takes for "auto"; empty where this version of Ray doesn't tell.
+    """The address that Ray uses for "auto"; empty if this version of Ray doesn't expose it.
 
     Raises:
         OSError: There is no cluster, or more than one.
@@ -91,7 +91,7 @@ def _knock(address: str) -> None:
     a quarter of an hour.
 
     Raises:
-        OSError: The text says what is wrong.
+        OSError: With the fault in its message.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():

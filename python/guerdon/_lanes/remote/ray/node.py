@@ -1,7 +1,7 @@
 """One node's agent, as the driver has it: started, checked, opened again after a loss.
 
 - A node that is lost is tried again for as long as Ray lists it; one whose functions can't run is
-  not. One whose thread ended for another reason says so (`ended`), and is begun again.
+  not. A node whose thread ended for another reason has `ended` set, and is begun again.
 - All its threads end with `end`, and so does its actor, whichever it is by then.
 """
 
@@ -34,10 +34,10 @@ class NodeContext(NamedTuple):
     """State that all nodes of one engine share."""
 
     engine: Engine
-    setup: Any  # a reference to its bytes
+    setup: Any  # a reference to the bytes of the `EngineSetup`
     folder: str  # of the driver
-    check_timeout: float  # seconds that functions may take to be ready, their setup() included
-    patience: float  # seconds that a start with its check may take
+    check_timeout: float  # seconds for functions to be ready, including setup()
+    patience: float  # seconds for a start with its check
     warn: Callable[[str], None]
 
 

@@ -92,7 +92,7 @@ def _sort(found: PreflightResult, node: Node, error: BaseException, late: str) -
 
 
 def _answers(asked: dict[Node, Any], timeout: float) -> dict[Node, tuple[Any, BaseException | None]]:
-    """Returns for each node its answer, or the reason why there is none."""
+    """Returns for each node its answer, or the reason for a missing answer."""
     import ray
 
     deadline = time.monotonic() + timeout

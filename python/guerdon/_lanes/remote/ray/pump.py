@@ -1,12 +1,11 @@
 """The messages of one session with an agent: from its link to the actor, and back.
 
-- Messages to the agent are calls of the actor, at most `DEPTH` at a time; what comes from it is one
-  stream, which nobody asks for piece by piece.
+- Messages to the agent are calls of the actor, at most `DEPTH` at a time; messages from the agent
+  are one stream, which needs no request per piece.
 - Messages are few and large, in pieces that Ray sends along with the call: through the object
-  stores they take three times as long. Beside one under way only what hurries goes, or much.
+  stores they take three times as long. Beside one under way only urgent or large messages go.
 - Both directions end with the link, and any error ends the link.
-- Both threads wait in Ray or in the engine, without the GIL, and seldom wake up while nothing is in
-  hand.
+- Both threads wait in Ray or in the engine, without the GIL, and seldom wake up while idle.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Pump"]
 
 DEPTH: Final = 2
 SILENCE_S: Final = 15.0
-"""An agent that has not taken a message for so long is lost."""
+"""An agent that has not taken a message for this long is lost."""
 _LOOK_AGAIN_S: Final = 5.0
 _END_S: Final = 2.0
 _PIECE: Final = 96 << 10
@@ -61,7 +60,7 @@ class Pump:
         self._hang_up = hang_up
         self._died = False
         self.innocent = False
-        """Whether the node is to end: no call is to blame for its loss. Set by the watcher."""
+        """True if the node will end: no call is the cause of its loss then. Set by the watcher."""
 
     def run(self) -> None:
         """Carries messages until the link is closed or lost."""
@@ -73,7 +72,7 @@ class Pump:
         receiver.join()
 
     def _end_stream(self, receiver: threading.Thread) -> None:
-        """Asks the agent to end it; one that does not is stopped, or stuck."""
+        """Requests the end of the stream; an agent that does not answer is stopped or stuck."""
         with contextlib.suppress(Exception):
             self._actor.close.remote()
         receiver.join(_END_S)
@@ -102,7 +101,7 @@ class Pump:
             else:
                 pieces = self._link.take_pieces(_IDLE_S, _PIECE, linger=_LINGER_S, enough=_ENOUGH)
             if pieces is not None or not under_way:
-                # Without pieces the message is a sign of life of this driver.
+                # A message without pieces is a sign of life of this driver.
                 under_way.append(deliver.remote(self._session, number, *(pieces or ())))
                 number += 1
                 if len(under_way) < DEPTH:
@@ -132,6 +131,6 @@ def _got(reference: Any) -> Any:
 
 
 def _expect_open(answer: Any) -> None:
-    """A text in place of an answer says why the session is over."""
+    """Raises if the answer is a text, which is the reason for the end of the session."""
     if isinstance(answer, str):
         raise ConnectionError(answer)

@@ -36,25 +36,25 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, ConnectionError):
         return _shortened(str(error))
     known = next((_WORDS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _WORDS), None)
-    # The message for an unreachable actor only says so, at length.
+    # The long message for an unreachable actor contains nothing else.
     details = "" if name in ("ActorUnavailableError", "GetTimeoutError") else _details(str(error))
     text = f"{known or 'Ray failed'} ({name}{': ' + details if details else ''})"
     return _shortened("preempted: " + text if is_preempted(error) else text)
 
 
 def is_preempted(error: BaseException) -> bool:
-    """Returns whether Ray says that the node was taken away on purpose: no call is to blame
+    """Returns whether Ray reports that the node was taken away on purpose: no call is the cause
     then."""
     return bool(getattr(error, "preempted", False))
 
 
 def is_death(error: BaseException) -> bool:
-    """Returns whether Ray knows that the actor is gone, or on its way to be started again."""
+    """Returns whether Ray reports that the actor is gone, or is being restarted."""
     return any(kind.__name__ == "RayActorError" for kind in type(error).__mro__)
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Returns whether the functions can't run there: the agent says so, or its first steps
+    """Returns whether the functions can't run there: the agent reports that, or its first steps
     raise."""
     return isinstance(getattr(error, "cause", None), GuerdonError) or getattr(error, "actor_init_failed", False)
 
@@ -65,7 +65,7 @@ def is_gone(error: BaseException) -> bool:
 
 
 def _details(text: str) -> str:
-    """The line of Ray's message that says why; the ones around it say which actor it was."""
+    """The line of Ray's message with the reason; the other lines identify the actor."""
     lines = [line.strip() for line in text.split("\n")]
     telling = [
         line for line in lines if line and not line.startswith(("class_name", "actor_id", "pid", "namespace", "ip"))

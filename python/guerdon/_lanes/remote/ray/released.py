@@ -1,5 +1,5 @@
-"""CPUs that agents of this process have given back and that Ray does not show as free yet: it takes
-Ray a moment to see that an actor has ended, and who starts agents meanwhile would find too few.
+"""CPUs that agents of this process have given back and that Ray does not show as free yet: Ray
+takes a moment to notice the end of an actor, and agents started meanwhile would find too few.
 
 The free CPUs are computed from those that were free before this process reserved some: where others
 have taken them since, nobody waits for longer than `WAIT_S`.
@@ -22,7 +22,7 @@ WAIT_S: Final = 5.0
 
 
 @dataclass
-class _Reserved:
+class _Reservations:
     """The reservations of one node.
 
     Attributes:
@@ -38,21 +38,21 @@ class _Reserved:
 
 _lock: Final = threading.Lock()
 # Reservations by Ray's ids of the nodes; under the lock.
-_nodes: Final[dict[str, _Reserved]] = {}
+_nodes: Final[dict[str, _Reservations]] = {}
 
 
 def reserve(node: RayNode, cpus: int) -> None:
-    """Notes that an agent reserves `cpus` CPUs of a node; none where Ray is not asked for any."""
+    """Records that an agent reserves `cpus` CPUs of a node; 0 if it reserves none in Ray."""
     if cpus == 0:
         return
     with _lock:
-        known = _nodes.setdefault(node.id, _Reserved(node.free))
+        known = _nodes.setdefault(node.id, _Reservations(node.free))
         known.free = node.free + known.held
         known.held += cpus
 
 
 def release(key: str, cpus: int) -> None:
-    """Notes the end of an agent that had reserved `cpus`."""
+    """Records the end of an agent that had reserved `cpus`."""
     if cpus == 0:
         return
     with _lock:

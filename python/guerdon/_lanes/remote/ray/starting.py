@@ -1,7 +1,7 @@
 """Starts the actors that hold agents.
 
-The class is made once, and goes to nodes by value: Ray's switch for that is one for the whole
-process, so that only one thread at a time may have it on.
+The class is made once, and sent to nodes by value. Ray's switch for that is global to the process,
+so only one thread at a time may have it on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _kind: Any = None
 
 
 def start_actor(node: str, cpus: int) -> Any:
-    """A new actor; the answer to its first call tells whether it came up.
+    """Starts an actor; the answer to its first call shows whether it came up.
 
     Args:
         node: Ray's id of the node that it is for.
@@ -31,7 +31,7 @@ def start_actor(node: str, cpus: int) -> Any:
     from guerdon._lanes.remote.ray import actor
 
     with _lock:
-        # Ray pickles it with its first actor, once for each cluster that this process joins.
+        # Ray pickles the class with the first actor, once for each cluster that this process joins.
         ray.cloudpickle.register_pickle_by_value(actor)
         try:
             if _kind is None:

@@ -1,7 +1,7 @@
 """The process that holds the engine of a host, for all ranks that connect to it.
 
-- It ends with the last connection, or at once if nobody comes: it takes the lock of the meeting
-  then, removes the files and ends, so that nobody connects to a process that ends.
+- It ends with the last connection, or at once if no process connects: it takes the lock of the
+  meeting, removes the files and ends, so that no process connects to an ending one.
 - Signals for the whole job (Ctrl-C, SIGTERM) are the ranks' to follow: it ends with them.
 - A connection that isn't a rank's (garbage, silence, another user) ends alone, after `TIMEOUT_S`.
 """
@@ -51,15 +51,15 @@ def main() -> None:
         agent = NodeAgent(options.setup, workers=options.workers)
         agent.load()
     except Exception as error:
-        _say(answer, problem=f"its engine can't start ({type(error).__name__}: {error})")
+        _send_answer(answer, problem=f"its engine can't start ({type(error).__name__}: {error})")
         sys.exit(1)
     try:
         listener = _listen(os.fspath(options.meeting.socket))
     except OSError as error:
-        _say(answer, problem=f"the socket {os.fspath(options.meeting.socket)!r} can't be made ({error})")
+        _send_answer(answer, problem=f"the socket {os.fspath(options.meeting.socket)!r} can't be made ({error})")
         agent.close()
         sys.exit(1)
-    _say(answer, problem=None)
+    _send_answer(answer, problem=None)
     with listener, contextlib.closing(agent):
         asyncio.run(_AgentServer(options, agent, listener).serve())
 
@@ -100,7 +100,7 @@ class _AgentServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # the caller has gone, or there are no descriptors
+        except OSError:  # the caller is gone, or descriptors have run out
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._listener)
             loop.call_later(_RETRY_S, loop.add_reader, self._listener, self._accept)
@@ -181,8 +181,8 @@ def _leave_standard_input() -> None:
     os.close(nothing)
 
 
-def _say(answer: int, **fields: str | None) -> None:
-    """Tells the process that started this one, if it still listens."""
+def _send_answer(answer: int, **fields: str | None) -> None:
+    """Sends an answer to the starting process, if that still listens."""
     with contextlib.suppress(OSError):
         os.write(answer, json.dumps(fields).encode() + b"\n")
     os.close(answer)

@@ -1,7 +1,7 @@
 """Starting the process that holds the engine of a host.
 
-- It is a separate process, in its own session: it outlives the rank that started it for as long as
-  another is connected, and a signal to that rank's group doesn't reach it.
+- It is a separate process in a new session: it outlives the starting rank while another rank is
+  connected, and signals to a rank's group don't reach it.
 - The trainer is never forked: the process is spawned.
 - A process that does not report in time that it serves is killed.
 """
@@ -48,7 +48,7 @@ def start(options: AgentOptions, timeout: float = START_TIMEOUT_S) -> int:
     """Starts the process and waits until it serves; its process id.
 
     Raises:
-        JoinError: It can't be started, or says why it can't serve.
+        JoinError: It can't be started, or reports that it can't serve.
     """
     deadline = time.monotonic() + timeout
     try:

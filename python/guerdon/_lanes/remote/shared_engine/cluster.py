@@ -2,8 +2,8 @@
 
 - A hindrance makes it a node that can't be used: the calls run in this process's own workers then,
   with one warning.
-- An engine that answers nothing for `SILENCE_S` is killed, and lost: it is unreachable, and its
-  frames must not go on beside their second try.
+- An engine that does not answer for `SILENCE_S` is killed and lost: its frames must not go on while
+  they are tried again.
 - A forked child closes its copy of the connection, so that the engine sees this process end.
 """
 
@@ -70,7 +70,7 @@ class SharedEngine:
             self._report_others(meeting)
 
     def _report_others(self, meeting: Meeting) -> None:
-        """Says so if this engine was started beside another that was probably meant."""
+        """Warns if this engine was started although another was probably meant."""
         mine = {one._meeting.socket for one in _joined if one._meeting is not None}
         if others := [path for path in meeting.others() if path not in mine]:
             warnings.warn(

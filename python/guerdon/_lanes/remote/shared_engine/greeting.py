@@ -49,7 +49,7 @@ def unpack(record: bytes) -> dict[str, Any]:
     """The fields of a record.
 
     Raises:
-        JoinError: It is none.
+        JoinError: It is not a record of this protocol.
     """
     try:
         fields = json.loads(record.removeprefix(_MARK)) if record.startswith(_MARK) else None
@@ -64,7 +64,7 @@ def checked(record: bytes, digest: bytes) -> dict[str, Any]:
     """The fields of a record of this protocol and of these functions.
 
     Raises:
-        JoinError: It is of others, or says why it refuses.
+        JoinError: It is of other functions, or it is a refusal.
     """
     fields = unpack(record)
     if fields.get("refused"):

@@ -3,7 +3,7 @@
 - All of it happens under the lock of the meeting, so two never start an engine at once and none
   joins one that is ending.
 - It takes bounded time: without the lock, or an answer, the process fails with `JoinError`.
-- An engine whose process is stopped is of no use to anybody: it is killed, and another started.
+- An engine whose process is stopped is killed, and another is started.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def join(
 
 
 def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> Membership | None:
-    """The connection; None if there is no engine."""
+    """The connection; None without an engine."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(timeout)

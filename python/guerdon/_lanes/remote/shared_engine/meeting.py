@@ -33,7 +33,8 @@ _NAME: Final = re.compile(r"engine-[0-9a-f]{12}-[0-9a-f]{12}\.lock")
 
 
 class JoinError(Exception):
-    """This process can't share an engine; the text says why, after "can't share an engine: "."""
+    """This process can't share an engine; the message is the reason, to follow "can't share an
+    engine: "."""
 
 
 class Meeting(NamedTuple):
@@ -90,15 +91,15 @@ class Meeting(NamedTuple):
 
 
 def meeting_of(digest: bytes, names: Sequence[str], environ: Mapping[str, str] = os.environ) -> Meeting:
-    """Returns the meeting place of this process and others of its launch that have the same
-    functions and options.
+    """Returns the meeting place of this process and others of its launch with the same functions
+    and options.
 
     Args:
         digest: Of the functions and options.
         names: The functions'.
 
     Raises:
-        JoinError: No folder will do.
+        JoinError: No folder is suitable.
     """
     family = _short_hash([*_launch(environ), *(name.encode() for name in names)])
     try:
@@ -109,7 +110,7 @@ def meeting_of(digest: bytes, names: Sequence[str], environ: Mapping[str, str] =
 
 
 def remove_stale(folder: Path) -> None:
-    """Removes what engines that are gone left."""
+    """Removes files of engines that are gone."""
     for path in folder.iterdir():
         if _NAME.fullmatch(path.name):
             Meeting(path.with_suffix(".sock"), path).remove_if_stale()

@@ -1,5 +1,5 @@
-"""The process at the other end of a connection, by a handle that no later process of the same
-number can be mistaken for.
+"""The process at the other end of a connection, by a handle that stays unambiguous if the pid is
+reused.
 
 - Linux has given that handle with the connection since 6.5. Before, it is opened by number: it
   counts if the process is as old afterwards as before, which leaves the moment of connecting.
@@ -58,7 +58,7 @@ class Peer:
         return handle
 
     def kill_if_stopped(self) -> bool:
-        """Kills it if it is stopped; whether it was."""
+        """Kills it if it is stopped; true if it was."""
         if self._handle is None:
             return False
         try:

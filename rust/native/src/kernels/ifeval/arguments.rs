@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use crate::kernels::fault::Fault;
 
-/// Places of the kernel's inputs.
+/// Indexes of the kernel's inputs.
 pub const IDS: usize = 1;
 pub const ARGUMENTS: usize = 2;
 
-/// The arguments of an instruction. Empty values, 0 and null count as not given, as in lm-eval.
+/// The arguments of an instruction. Empty values, 0 and null count as missing, as in lm-eval.
 pub struct Arguments<'a>(pub &'a Map<String, Value>);
 
 impl<'a> Arguments<'a> {

@@ -6,10 +6,10 @@ use crate::kernels::ifeval::keyword::Keyword;
 use crate::kernels::ifeval::{layout, markup};
 use crate::kernels::python_text::{is_lower, is_upper, lower, strip};
 
-/// Answers that IFEval constrains a response to.
+/// The answers that IFEval allows as a response.
 const RESPONSES: [&str; 3] = ["My answer is yes.", "My answer is no.", "My answer is maybe."];
 
-/// Returns whether a text follows an instruction; `None`: that can't be decided here.
+/// Returns whether a text follows an instruction; `None` if that can't be decided here.
 pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop) -> Result<Option<bool>, Fault> {
     let characters = || text.chars().collect::<Vec<char>>();
     let at_least = |name: &str, count: usize| Some(count as f64 >= positive(arguments, name)?);
@@ -68,11 +68,11 @@ pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop)
         "startend:end_checker" => arguments.text("end_phrase").map(|phrase| layout::ends_with(text, phrase)),
         "startend:quotation" => Some(layout::is_quoted(text)),
         "punctuation:no_comma" => Some(!text.contains(',')),
-        // Decides without the language: a text in that case must not fare worse than another.
+        // Decided without detecting the language: otherwise a text in the required case would score
+        // worse.
         "change_case:english_capital" => Some(is_upper(text)),
         "change_case:english_lowercase" => Some(is_lower(text)),
-        // These take a language detector, a trained sentence splitter or a tokenizer of such
-        // sentences.
+        // These need a language detector, a trained sentence splitter or a tokenizer based on one.
         "language:response_language" | "length_constraints:number_sentences" | "change_case:capital_word_frequency" => {
             None
         }
@@ -84,12 +84,12 @@ fn positive(arguments: &Arguments<'_>, name: &str) -> Option<f64> {
     arguments.number(name).filter(|number| *number >= 0.0)
 }
 
-/// `None`: there are none, or one is more than plain words.
+/// Returns the keywords; `None` without any, or if one is more than plain words.
 fn all_keywords(arguments: &Arguments<'_>, name: &str) -> Option<Vec<Keyword>> {
     arguments.texts(name)?.into_iter().map(Keyword::new).collect()
 }
 
-/// Returns whether something is true of no keyword.
+/// Returns whether a condition holds for none of the keywords.
 fn none(keywords: &[Keyword], is_true: impl Fn(&Keyword) -> Result<bool, Fault>) -> Result<bool, Fault> {
     for keyword in keywords {
         if is_true(keyword)? {
@@ -99,7 +99,7 @@ fn none(keywords: &[Keyword], is_true: impl Fn(&Keyword) -> Result<bool, Fault>)
     Ok(true)
 }
 
-/// An ASCII letter, in lower case.
+/// Returns an ASCII letter, in lower case.
 fn letter(arguments: &Arguments<'_>) -> Option<char> {
     let mut letters = arguments.text("letter")?.chars();
     let letter = letters.next().map(|letter| letter.to_ascii_lowercase())?;

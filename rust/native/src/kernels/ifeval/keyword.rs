@@ -1,30 +1,30 @@
-//! Keywords of IFEval, which its checkers take as patterns of Python's `re`: those that are plain
-//! words, but for a dot.
+//! Keywords of IFEval, which its checkers use as patterns of Python's `re`. Supported are plain
+//! words, with dots as wildcards.
 //!
-//! - A search takes a text's length times the keyword's: it asks whether to stop.
+//! - A search takes a text's length times the keyword's, so it checks whether to stop.
 
 use crate::kernels::fault::{Fault, Stop};
 use crate::kernels::python_text::{is_letter_ignoring_case, is_word};
 
-/// Characters that are compared, at most, between two questions whether to stop.
+/// Most characters that are compared between two checks whether to stop.
 const UNTIL_ASKED: usize = 200_000;
 
-/// A keyword without regard to case, character by character.
+/// A keyword, character by character, compared without regard to case.
 pub struct Keyword(Vec<Piece>);
 
 enum Piece {
-    /// A dot: any character but a line feed.
+    /// A dot, which matches any character except a line feed.
     Any,
     Character(char),
 }
 
-/// Returns whether a character of a pattern means itself.
+/// Returns whether a character matches itself in a pattern.
 pub const fn is_plain(one: char) -> bool {
     one.is_ascii() && !matches!(one, '.' | '\\' | '^' | '$' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|')
 }
 
 impl Keyword {
-    /// `None`: more than plain words, so that only `re` finds its matches.
+    /// Reads a pattern; `None` if it is more than plain words, so that only `re` finds its matches.
     pub fn new(pattern: &str) -> Option<Self> {
         let piece = |one: char| match one {
             '.' => Some(Piece::Any),
@@ -41,7 +41,7 @@ impl Keyword {
         text.len() - at >= self.0.len() && self.0.iter().zip(&text[at..]).all(matches)
     }
 
-    /// Returns its first place from a position on.
+    /// Returns its first position at or after `from`.
     fn find(&self, text: &[char], from: usize, stop: &dyn Stop) -> Result<Option<usize>, Fault> {
         let each = (UNTIL_ASKED / self.0.len().max(1)).max(1);
         for at in from..=text.len() {
@@ -60,7 +60,7 @@ impl Keyword {
         Ok(self.find(text, 0, stop)?.is_some())
     }
 
-    /// Returns whether it occurs there with the edge of a word (`\b`) on both sides.
+    /// Returns whether it occurs there between word boundaries (`\b`).
     pub fn is_word_in(&self, text: &[char], stop: &dyn Stop) -> Result<bool, Fault> {
         let is_word_at = |at: Option<usize>| at.and_then(|at| text.get(at)).copied().is_some_and(is_word);
         let is_edge = |at: usize| is_word_at(at.checked_sub(1)) != is_word_at(Some(at));
@@ -74,7 +74,7 @@ impl Keyword {
         Ok(false)
     }
 
-    /// Returns the number of its places, without overlaps.
+    /// Returns the number of its occurrences, without overlaps.
     pub fn count(&self, text: &[char], stop: &dyn Stop) -> Result<usize, Fault> {
         let (mut from, mut count) = (0, 0);
         while from < text.len()

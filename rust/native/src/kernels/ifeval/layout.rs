@@ -13,10 +13,10 @@ pub fn words(text: &str) -> usize {
     starts.count()
 }
 
-/// Paragraphs between `***`, with at most one white space on each side of it. An empty one is
-/// wrong, but at the ends.
+/// Checks the number of paragraphs between `***`, with at most one white space on each side of it.
+/// An empty paragraph is wrong, except at the ends.
 pub fn has_paragraphs(text: &str, wanted: f64) -> bool {
-    // White space at a divider is of no paragraph, but one that is empty stays empty.
+    // White space next to a divider belongs to no paragraph, but an empty paragraph stays empty.
     let paragraphs: Vec<&str> = text.split("***").collect();
     let last = paragraphs.len() - 1;
     let mut count = paragraphs.len();
@@ -31,7 +31,7 @@ pub fn has_paragraphs(text: &str, wanted: f64) -> bool {
     count as f64 == wanted
 }
 
-/// Paragraphs between empty lines, one of which begins with a word.
+/// Checks the first word of one of the paragraphs between empty lines.
 pub fn nth_first_word(text: &str, arguments: &Arguments<'_>) -> Option<bool> {
     let wanted = arguments.number("num_paragraphs").filter(|number| *number >= 0.0)?;
     let nth = arguments.number("nth_paragraph").filter(|nth| *nth > 0.0 && *nth <= wanted && nth.fract() == 0.0)?;
@@ -50,7 +50,7 @@ pub fn nth_first_word(text: &str, arguments: &Arguments<'_>) -> Option<bool> {
     Some(count == wanted && word == first)
 }
 
-/// Two different answers with six asterisks between.
+/// Checks for two different answers with six asterisks between them.
 pub fn has_two_responses(text: &str) -> bool {
     let responses: Vec<&str> = text.split("******").collect();
     let last = responses.len() - 1;
@@ -65,12 +65,12 @@ pub fn has_two_responses(text: &str) -> bool {
     matches!(given[..], [one, other] if one != other)
 }
 
-/// The text begins with the request, case aside.
+/// Checks that the text begins with the request, ignoring case.
 pub fn repeats_prompt(text: &str, prompt: &str) -> bool {
     lower(strip(text)).starts_with(&lower(strip(prompt)))
 }
 
-/// The text ends with a phrase, case and quotation marks aside.
+/// Checks that the text ends with a phrase, ignoring case and quotation marks.
 pub fn ends_with(text: &str, phrase: &str) -> bool {
     lower(strip(text).trim_matches('"')).ends_with(&lower(strip(phrase)))
 }

@@ -8,7 +8,7 @@ use crate::kernels::ifeval::keyword::is_plain;
 use crate::kernels::python_json::loads;
 use crate::kernels::python_text::strip;
 
-/// Compiles one of our patterns as `re` reads it: `\s` with U+001C to U+001F. An empty class
+/// Compiles one of our patterns with `re`'s meaning: `\s` includes U+001C to U+001F. An empty class
 /// matches nothing.
 fn pattern(pattern: &str) -> Option<Regex> {
     Regex::new(&pattern.replace(r"\s", r"[\s\x1c-\x1f]")).ok()
@@ -27,17 +27,17 @@ static TITLE: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"<<[^\n]+>>"))
 static PS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"p\.\s?s\."));
 static PPS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"p\.\s?p\.\s?s"));
 
-/// Texts in square brackets.
+/// Counts texts in square brackets.
 pub fn placeholders(text: &str) -> usize {
     count(&PLACEHOLDER, text)
 }
 
-/// Lines that begin with one asterisk, and those that begin with a dash.
+/// Counts lines that begin with one asterisk or with a dash.
 pub fn bullets(text: &str) -> usize {
     count(&STAR, text) + count(&DASH, text)
 }
 
-/// Texts between asterisks, those between double ones once more.
+/// Counts texts between asterisks; those between double asterisks count once more.
 pub fn highlights(text: &str) -> usize {
     let holds = |one: &str, stars: usize| {
         let inside = if stars == 1 { one.trim_matches('*') } else { one.get(2..one.len() - 2).unwrap_or_default() };
@@ -49,17 +49,18 @@ pub fn highlights(text: &str) -> usize {
     found(&HIGHLIGHT, 1) + found(&DOUBLE, 2)
 }
 
-/// A word and a number, as many times. `None`: the word is more than plain, and only `re` knows.
+/// Counts occurrences of a word before a number. `None` if the word is more than plain, so that
+/// only `re` can decide.
 pub fn sections(text: &str, splitter: &str) -> Option<usize> {
     if splitter.is_empty() || !splitter.chars().all(|one| one.is_ascii_alphanumeric() || one == ' ') {
         return None;
     }
-    // A white space on either side is of the divider, which counts no more for it.
+    // White space on either side belongs to the divider, and its amount does not matter.
     let sections = pattern(&format!(r"{}\s?\p{{Nd}}+", escape(splitter)))?;
     Some(sections.find_iter(text).count())
 }
 
-/// A postscript, in a text of lower case. `None`: its marker is more than plain.
+/// Checks for a postscript, in a lower-case text. `None` if its marker is more than plain.
 pub fn has_postscript(text: &str, marker: &str) -> Option<bool> {
     let is_in = |pattern: &LazyLock<Option<Regex>>| Some(pattern.as_ref()?.is_match(text));
     match marker {
@@ -74,13 +75,14 @@ pub fn has_postscript(text: &str, marker: &str) -> Option<bool> {
     }
 }
 
-/// A title in double angle brackets, on one line.
+/// Checks for a title in double angle brackets, on one line.
 pub fn has_title(text: &str) -> bool {
     let holds = |title: &str| !strip(title.trim_start_matches('<').trim_end_matches('>')).is_empty();
     TITLE.as_ref().is_some_and(|title| title.find_iter(text).any(|title| holds(title.as_str())))
 }
 
-/// Nothing but JSON, between ``` marks or without them; none that is nested too deep to read.
+/// Checks that the text is JSON only, perhaps between ``` marks; false for JSON that is nested too
+/// deep to read.
 pub fn is_json(text: &str) -> bool {
     let mut text = strip(text);
     for mark in ["```json", "```Json", "```JSON", "```"] {

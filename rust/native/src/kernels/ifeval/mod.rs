@@ -1,9 +1,9 @@
 //! IFEval's instructions: which of them a text follows.
 //!
-//! - An instruction is decided where its checker is deterministic and its arguments are there: what
-//!   needs a language detector, a trained sentence splitter or a random choice is undecided. That
-//!   is read off the instruction, never off the text: no text chooses to have no score.
-//! - A text that lacks all but white space follows nothing, as there.
+//! - An instruction is decided if its checker is deterministic and its arguments are present. It is
+//!   undecided if it needs a language detector, a trained sentence splitter or a random choice.
+//!   That depends only on the instruction, never on the text: no text can choose to have no score.
+//! - A text of white space follows no instruction, as in IFEval.
 
 mod arguments;
 mod checks;
@@ -25,9 +25,9 @@ use checks::follows;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum IfevalScore {
-    /// 1 if it follows all instructions.
+    /// Score 1 if it follows all instructions.
     All,
-    /// The share that it follows.
+    /// Score the share of instructions that it follows.
     Share,
 }
 
@@ -35,9 +35,9 @@ pub enum IfevalScore {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum UndecidedRule {
-    /// A sample that has one has no score.
+    /// A sample with an undecided instruction has no score.
     Abstain,
-    /// They don't count; a sample that has no others has no score.
+    /// Undecided instructions don't count; a sample without others has no score.
     LeaveOut,
 }
 
@@ -48,7 +48,7 @@ pub struct Ifeval {
     pub undecided: UndecidedRule,
 }
 
-/// The forms of a text of which one has to do: without its first or last line, and without
+/// The forms of a text, one of which must follow: with and without its first line, last line and
 /// asterisks.
 fn forms(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.split('\n').collect();
@@ -59,7 +59,7 @@ fn forms(text: &str) -> Vec<String> {
     whole.into_iter().chain(plain).collect()
 }
 
-/// Returns whether a text, in one of its forms, follows an instruction; `None`: undecided.
+/// Returns whether a text, in one of its forms, follows an instruction; `None` if undecided.
 fn decided(forms: &[String], id: &str, arguments: &Arguments<'_>, stop: &dyn Stop) -> Result<Option<bool>, Fault> {
     for form in forms {
         stop.check()?;

@@ -3,14 +3,14 @@
 use crate::kernels::math::number::{Form, Number};
 use crate::kernels::math::value::{Decision, Value};
 
-/// Floats are compared after rounding to six places: what is nearer than this is not certain.
+/// Floats are compared after rounding to six places: numbers nearer than this can't be decided.
 const NEAR: i128 = 500_000;
 
-/// See the module. `strict`: 9 % is not 9, decimals are compared as they are, letters with their
-/// case.
+/// Compares two answers. If `strict` is set, 9 % is not 9, decimals are compared exactly, and
+/// letters by case.
 pub fn compare(gold: &Value<'_>, answer: &Value<'_>, strict: bool) -> Decision {
     match (gold, answer) {
-        // An equation on one side means the part behind its sign.
+        // An equation on one side means the part after its sign.
         (Value::Number(gold), Value::Number(answer) | Value::Assignment(_, answer))
         | (Value::Assignment(_, gold), Value::Number(answer)) => numbers(gold, answer, strict),
         (Value::Assignment(name, gold), Value::Assignment(other, answer))
@@ -36,11 +36,12 @@ fn numbers(gold: &Number, answer: &Number, strict: bool) -> Decision {
     compared(gold, answer, strict).unwrap_or(Decision::Unknown)
 }
 
-/// `None`: a float is too near, or the numbers are too long.
+/// Compares two numbers; `None` if a float is too near, or the numbers are too long.
 fn compared(gold: &Number, answer: &Number, strict: bool) -> Option<Decision> {
     let both = |form: Form| gold.form == form && answer.form == form;
     if both(Form::Integer) && gold.numerator == answer.numerator {
-        // 9 % and 9 are equal there, as are 900 % and 9; with a sign it depends on how it is read.
+        // math-verify takes 9 % and 9 as equal, and 900 % and 9 too; a sign makes it depend on the
+        // parser.
         let is_certain = gold.percent == answer.percent || (gold.numerator >= 0 && !strict);
         if is_certain || gold.numerator == 0 {
             return Some(Decision::Equal);
@@ -54,7 +55,7 @@ fn compared(gold: &Number, answer: &Number, strict: bool) -> Option<Decision> {
     let difference =
         gold.numerator.checked_mul(answer_below)?.checked_sub(answer.numerator.checked_mul(gold_below)?)?;
     let is_rough = gold.rough || answer.rough;
-    // The same digits are the same text there, which is equal with the percent sign left out.
+    // math-verify compares equal digits as text, which is equal without the percent sign.
     let is_same_text = gold.form == answer.form
         && gold.percent != answer.percent
         && gold.numerator.checked_mul(answer.denominator)? == answer.numerator.checked_mul(gold.denominator)?;

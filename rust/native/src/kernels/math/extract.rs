@@ -1,7 +1,7 @@
-//! Finds the part of a text that math-verify takes for its answer, if only one can be meant.
+//! Finds the part of a text that math-verify takes as its answer, if only one is possible.
 //!
-//! - It tries patterns in order: "final answer is", boxes, "answer", then any LaTeX or number; the
-//!   match that ends last wins. A text is decided only where one of these alone can match.
+//! - math-verify tries patterns in order: "final answer is", boxes, "answer", then any LaTeX or
+//!   number; the match that ends last wins. A text is decided only if just one of these can match.
 
 use memchr::{memchr, memchr2_iter, memmem};
 
@@ -38,7 +38,7 @@ pub fn found_by_default(text: &str) -> Extraction<'_> {
     if !has_digit(text) && !has_latex(bytes) {
         return Extraction::Nothing;
     }
-    // The number that ends the text ends behind all LaTeX.
+    // The number that ends the text ends after all LaTeX.
     of(last_number(text).map(Value::Number))
 }
 
@@ -58,7 +58,7 @@ fn of(value: Option<Value<'_>>) -> Extraction<'_> {
     value.map_or(Extraction::Unknown, Extraction::Value)
 }
 
-/// The answer in the boxes of a text that has some, if they hold the same.
+/// Returns the answer in the boxes of a text, if all boxes have the same contents.
 fn boxed(text: &str) -> Option<Value<'_>> {
     let bytes = text.as_bytes();
     if memmem::find(bytes, b"I hope").is_some() || memmem::find(bytes, b"\\fbox").is_some() {
@@ -85,21 +85,21 @@ fn boxed(text: &str) -> Option<Value<'_>> {
         || behind.contains("pct")
         || behind.contains("Pct")
     {
-        return None; // in percent, if LaTeX around the box ends there
+        return None; // read as percent if LaTeX around the box ends there
     }
-    // Signs that end LaTeX around a box would cut it.
+    // Signs that end LaTeX around a box would cut its contents.
     let is_cut = inside.strip_prefix("\\$").unwrap_or(inside).contains(['$', '\n', '[', ']'])
         || inside.contains("\\(")
         || inside.contains("\\)");
     let value = if is_cut { None } else { latex::read(inside) }?;
-    // Several may be read as a set, which is as good as the number in it.
+    // Several boxes may be read as a set, which equals the number in it.
     (boxes == 1 || matches!(value, Value::Number(_))).then_some(value)
 }
 
-/// Boxes that are nearer may be taken as one answer of several parts.
+/// Boxes nearer to each other may be read as one answer of several parts.
 const NEAR_BOXES: usize = 12;
 
-/// The length of what a `{` holds; `None` where it isn't closed, or braces are escaped.
+/// Returns the length of the contents of a `{`; `None` if it isn't closed, or braces are escaped.
 fn balanced(text: &str) -> Option<usize> {
     let mut open = 1_usize;
     for (place, byte) in text.bytes().enumerate() {
@@ -118,7 +118,7 @@ fn balanced(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the text between signs that begin and end LaTeX, if they are the text.
+/// Returns the text between delimiters of LaTeX, if they enclose the whole text.
 fn enclosed(text: &str) -> Option<&str> {
     for (begin, end) in [("$$", "$$"), ("$", "$"), ("\\[", "\\]"), ("\\(", "\\)")] {
         let Some(inside) = text.strip_prefix(begin).and_then(|text| text.strip_suffix(end)) else { continue };
@@ -128,31 +128,31 @@ fn enclosed(text: &str) -> Option<&str> {
     None
 }
 
-/// Returns whether blanks end LaTeX with words in it: a unit before them stays a factor there.
+/// Returns whether blanks end LaTeX that contains words: math-verify keeps a unit before them as a
+/// factor.
 fn ends_behind_unit(latex: &str) -> bool {
     latex.ends_with([' ', '\t']) && ["\\text", "\\mbox", "\\math"].iter().any(|words| latex.contains(words))
 }
 
-/// Returns whether there is a number at which all reading of the text fails: `-05`, or of another
-/// script.
+/// Returns whether the text has a number that makes math-verify's parser fail: `-05`, or digits of
+/// another script.
 fn has_unreadable_number(text: &str) -> bool {
     let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
     memmem::find_iter(text.as_bytes(), b"-0").any(|at| is_digit(at + 2))
         || (!text.is_ascii() && text.chars().any(|one| !one.is_ascii() && one.is_numeric()))
 }
 
-/// Returns whether there is a sign that can begin LaTeX.
+/// Returns whether the text has a sign that can begin LaTeX.
 fn has_latex(bytes: &[u8]) -> bool {
     memchr::memchr3(b'$', b'\\', b'[', bytes).is_some()
 }
 
-/// A digit of any script.
+/// Returns whether the text has a digit of any script.
 fn has_digit(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit()) || (!text.is_ascii() && text.chars().any(char::is_numeric))
 }
 
-/// Returns the first place of "answer", in any case; also with a long s, which Python takes for
-/// one.
+/// Returns the first position of "answer", ignoring case; a long s counts as s, as in Python.
 fn word_answer(bytes: &[u8]) -> Option<usize> {
     let long_s = memmem::find(bytes, "ſ".as_bytes());
     let plain = memchr2_iter(b'w', b'W', bytes).find_map(|place| {

@@ -3,15 +3,15 @@
 use crate::kernels::math::number::{Form, Number};
 use crate::kernels::math::value::Value;
 
-/// Longer LaTeX, equal or not, is left to math-verify: it may take its parser long.
+/// Longer LaTeX is left to math-verify, whose parser may take long.
 const LONGEST: usize = 80;
-/// Letters that are numbers or operators there.
+/// Letters that math-verify reads as numbers or operators.
 const ODD_LETTERS: &str = "iI";
 const ODD_NAMES: &str = "eEiI";
-/// Words that are rewritten before they are read.
+/// Words that math-verify rewrites before parsing.
 const ODD_WORDS: [&str; 8] = ["inf", "ercent", "pct", "and", "or", "th", "i", "sqrt"];
 
-/// Returns its value; `None` where no rule is certain.
+/// Returns the value of LaTeX; `None` if no rule is certain.
 pub fn read(text: &str) -> Option<Value<'_>> {
     let text = text.trim_matches([' ', '\n', '\t']);
     if text.is_empty() || text.len() > LONGEST || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
@@ -30,8 +30,7 @@ fn number(text: &str) -> Option<Number> {
     if let Some(text) = text.strip_suffix('%') {
         let text = text.strip_suffix('\\').unwrap_or(text);
         let text = text.strip_suffix(' ').unwrap_or(text);
-        // 1,800 % is two numbers there, and a 0 before other digits is not always read, nor are two
-        // blanks.
+        // math-verify reads 1,800 % as two numbers, and may fail at leading zeros or two blanks.
         let is_plain = !text.contains(',') && !is_padded_with_zeros(text);
         return Number::decimal(text, true).filter(|_| is_plain).map(Number::in_percent);
     }
@@ -89,7 +88,7 @@ fn assignment(text: &str) -> Option<Value<'_>> {
     }
     let rest = rest.trim_start_matches(' ');
     if rest.contains(',') {
-        return None; // a list of equations, there
+        return None; // math-verify reads it as a list of equations
     }
     let number = Number::decimal(rest, false).or_else(|| fraction(rest))?;
     Some(Value::Assignment(letter, number))
@@ -114,8 +113,8 @@ fn word(text: &str) -> Option<Value<'_>> {
     (is_text && !is_odd).then_some(Value::Word(bare))
 }
 
-/// Returns whether both ways of normalising leave the same of it, and something: then equal LaTeX
-/// is equal.
+/// Returns whether both of math-verify's ways to normalise it give the same non-empty text: then
+/// equal LaTeX is equal.
 fn is_stable(text: &str) -> bool {
     let begins = text.starts_with(|first: char| first.is_ascii_alphanumeric() || "(-[".contains(first))
         || ["\\frac{", "\\sqrt{", "\\pi", "\\left("].iter().any(|begin| text.starts_with(begin));
@@ -130,7 +129,7 @@ fn is_stable(text: &str) -> bool {
         || text.contains("{.")
         || text.ends_with('\\')
         || text.bytes().all(|byte| byte.is_ascii_digit() || b"-/".contains(&byte));
-    // Powers of powers and factorials may be too large to parse in time.
+    // Powers of powers and factorials may take too long to parse.
     let is_costly = text.contains('!') || text.matches('^').count() > 4 || text.contains("^{^") || has_long_power(text);
     begins
         && !is_rewritten
@@ -145,7 +144,7 @@ fn is_digit_behind_brace(text: &str) -> bool {
     text.split('}').skip(1).any(digit)
 }
 
-/// A power with more than two digits, or with a power in it.
+/// Returns whether it has a power with more than two digits, or a power of a power.
 fn has_long_power(text: &str) -> bool {
     text.split('^').skip(1).any(|power| {
         let power = power.trim_start_matches([' ', '{']);

@@ -1,9 +1,10 @@
 //! Compares an answer with a gold answer as math-verify does, if that is certain.
 //!
-//! - `decide` says what math-verify says, or that it doesn't know; a guess is a fault.
-//! - The part that math-verify takes for a text's answer is found first (`extract`), then read
-//!   (`value`), then compared (`compare`); each step gives up on texts that it has no rule for.
-//! - Nothing takes more than linear time.
+//! - `decide` returns math-verify's decision, or `Unknown`; a wrong guess is a fault of this
+//!   module.
+//! - The part that math-verify takes as a text's answer is found first (`extract`), then read
+//!   (`value`), then compared (`compare`); each step gives up on texts without a certain rule.
+//! - Every step takes linear time.
 
 mod compare;
 mod extract;
@@ -16,7 +17,7 @@ use compare::compare;
 use extract::{Extraction, found_by_box, found_by_default};
 pub use value::Decision;
 
-/// Comparison of math-verify that is meant.
+/// The comparison of math-verify to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// `verify(parse(gold), parse(answer))`.
@@ -25,8 +26,8 @@ pub enum Question {
     Reward,
 }
 
-/// Returns math-verify's decision on this pair, if it is certain; `strict`: if it is lax (9 % is 9,
-/// 0.333333 is 1/3, A is a), the right decision.
+/// Returns math-verify's decision on this pair, if it is certain. If `strict` is set, returns the
+/// correct decision where math-verify is lax (9 % is 9, 0.333333 is 1/3, A is a).
 #[must_use]
 pub fn decide(question: Question, gold: &str, answer: &str, strict: bool) -> Decision {
     let by_box = question == Question::Reward;

@@ -1,44 +1,44 @@
-//! Numbers as math-verify's parsers make them of text.
+//! Numbers as math-verify's parsers read them.
 //!
-//! - The value is exact, or marked as rough. A number longer than a rule is certain for is not a
+//! - The value is exact, or marked as rough. A number longer than the rules cover is not a
 //!   `Number`.
 
-/// SymPy's form of a number; it compares them by different rules.
+/// SymPy's form of a number; SymPy compares the forms by different rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Also a LaTeX fraction that is whole.
+    /// An integer, or a LaTeX fraction with an integer value.
     Integer,
     /// A LaTeX fraction.
     Ratio,
-    /// `a/b` outside of LaTeX, which stays a product.
+    /// `a/b` outside of LaTeX, which stays a product in SymPy.
     Quotient,
-    /// A decimal: a float there.
+    /// A decimal, which is a float in SymPy.
     Decimal,
 }
 
-/// A number: `numerator / denominator`, in percent or not.
+/// A number: `numerator / denominator`, perhaps in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number {
     pub form: Form,
     pub numerator: i128,
     pub denominator: i128,
     pub percent: bool,
-    /// Digits of it were left out: it is a little more, and equal to nothing known.
+    /// Digits were cut off: the true value is a little larger, and not equal to any exact number.
     pub rough: bool,
 }
 
-/// The digits that integers may have, and other numbers: floats are exact to 15.
+/// Most digits of integers, and of other numbers: floats are exact to 15 digits.
 const INTEGER_DIGITS: usize = 18;
 const DECIMAL_DIGITS: usize = 15;
-/// Fractions of more are as near to each other as SymPy's precision.
+/// Fractions with more digits may differ by less than SymPy's precision.
 const FRACTION_DIGITS: usize = 6;
 
 impl Number {
-    /// `-1,234.50`, digits and marks only; a `+` where that is allowed.
+    /// Reads `-1,234.50`, digits and marks only; a `+` if `plus` is set.
     pub fn decimal(text: &str, plus: bool) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, text.get(1..)?),
-            // A sign before commas makes a list there.
+            // math-verify reads a sign before commas as a list.
             b'+' if plus && !text.contains(',') => (false, text.get(1..)?),
             _ => (false, text),
         };
@@ -65,7 +65,7 @@ impl Number {
         Some(Self { form, numerator, denominator: 10_i128.pow(places), percent: false, rough })
     }
 
-    /// Makes one of the texts of two integers.
+    /// Makes a number of the texts of two integers.
     pub fn fraction(form: Form, above: &str, below: &str, plus: bool) -> Option<Self> {
         let part = |text: &str| {
             let short = text.len() <= FRACTION_DIGITS && !text.contains([',', '.']);
@@ -101,7 +101,7 @@ impl Number {
     }
 }
 
-/// Digits, with a comma before each three or with none.
+/// Returns whether there is a comma before each three digits, or no comma.
 fn is_grouped(whole: &str) -> bool {
     if whole.is_empty() {
         return false;

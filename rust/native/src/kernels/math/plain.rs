@@ -1,9 +1,10 @@
-//! The number that math-verify takes of text without LaTeX: the last one, where nothing around it
-//! can be read as part of an expression.
+//! The number that math-verify reads in text without LaTeX: the last one, if the text around it
+//! can't be part of an expression.
 
 use crate::kernels::math::number::{Form, Number};
 
-/// The number that ends this text, with at most words behind it; `None` where that isn't certain.
+/// Returns the number that ends this text, perhaps with words after it; `None` if that isn't
+/// certain.
 pub fn last_number(text: &str) -> Option<Number> {
     let bytes = text.as_bytes();
     let last = bytes.iter().rposition(u8::is_ascii_digit)?;
@@ -12,7 +13,7 @@ pub fn last_number(text: &str) -> Option<Number> {
         Some(rest) => (true, rest),
         None => (false, behind),
     };
-    // No percent in words, no operators, nothing that ends LaTeX.
+    // This excludes "percent", operators, and signs that end LaTeX.
     let is_quiet = |byte: u8| byte.is_ascii_alphabetic() && !b"pP".contains(&byte) || b" \n.".contains(&byte);
     if !behind.bytes().all(is_quiet) {
         return None;
@@ -25,12 +26,12 @@ pub fn last_number(text: &str) -> Option<Number> {
         return None;
     }
     if let Some((above, below)) = token.split_once('/') {
-        // Python has no integer with a 0 before its digits.
+        // Python has no integers with leading zeros.
         let is_digits =
             |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && (part.len() < 2 || !part.starts_with('0'));
         let above_digits = above.strip_prefix('-').unwrap_or(above);
         let is_certain = is_digits(above_digits) && is_digits(below) && behind.is_empty() && !percent;
-        // A currency before an expression does not begin one.
+        // A currency sign before an expression does not begin one.
         let is_priced = before.ends_with('$');
         return (is_certain && !is_priced).then(|| Number::fraction(Form::Quotient, above, below, false))?;
     }
@@ -38,8 +39,7 @@ pub fn last_number(text: &str) -> Option<Number> {
     Some(if percent { number.in_percent() } else { number })
 }
 
-/// Returns whether the text before a number lets it begin there, and is not part of an expression
-/// that holds it.
+/// Returns whether a number can begin after this text, and is not part of a larger expression.
 fn stands_alone(before: &str) -> bool {
     let before = before.strip_suffix('$').unwrap_or(before);
     let trimmed = before.trim_end_matches([' ', '\n', '\t', '\r']);

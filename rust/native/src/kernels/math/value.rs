@@ -1,8 +1,8 @@
-//! Value of an answer, as far as there are rules for it, and the decision on two.
+//! Value of an answer, as far as there are rules for it, and the decision on a pair.
 
 use crate::kernels::math::number::Number;
 
-/// An answer that was read.
+/// The value of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     Number(Number),
@@ -10,18 +10,18 @@ pub enum Value<'a> {
     Assignment(char, Number),
     /// One letter or word; case doesn't count.
     Word(&'a str),
-    /// LaTeX that is the same for both of math-verify's ways to normalise it: it equals itself, and
-    /// nothing is known of other pairs.
+    /// LaTeX for which both of math-verify's normalisations agree: it equals itself, and other
+    /// pairs are undecided.
     Latex(&'a str),
 }
 
-/// Decision of math-verify on two.
+/// Decision on a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Different,
     Equal,
-    /// The gold text has no answer in it.
+    /// The gold text contains no answer.
     NoGold,
-    /// Ask math-verify.
+    /// Only math-verify can decide.
     Unknown,
 }

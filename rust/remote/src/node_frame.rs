@@ -14,26 +14,26 @@ use crate::clock_offset::ClockOffset;
 use crate::link::LinkLoss;
 use crate::loss::{self, LossLedger};
 use crate::node::{Node, NodeGuard, QueuedFrame};
-use crate::wire::InHandCall;
+use crate::wire::RunningCall;
 
 /// See the module. Dropping it frees its place and gives back the calls that have not ended.
-pub(crate) struct SentFrame {
-    // The place first.
+pub(crate) struct NodeFrame {
+    // Dropped before the frame, so that its place is free.
     guard: NodeGuard,
     frame: Frame,
-    /// It had the node to itself.
+    /// True if it had the node alone.
     apart: bool,
-    /// Until it begins, if others may run it.
+    /// Present until the frame begins, if other nodes may run it.
     movable: Option<Movable>,
     sent_ns: u64,
-    /// When it began, or a call of it ended last.
+    /// The time when it began, or when a call of it last ended.
     heard_ns: Option<u64>,
     pub begun: bool,
-    /// It was asked back, or will end by itself.
+    /// True if it was requested back, or will end without a request.
     pub asked_back: bool,
-    /// Calls that the agent knows to be swept.
+    /// Calls that the agent was notified of as swept.
     swept: Vec<bool>,
-    /// Time that its calls ran.
+    /// Total run time of its calls.
     pub run_ns: u64,
 }
 
@@ -54,7 +54,7 @@ impl Drop for Movable {
 #[derive(Debug)]
 pub(crate) struct Violation;
 
-impl SentFrame {
+impl NodeFrame {
     pub(crate) fn new(queued: QueuedFrame, sent_ns: u64) -> Self {
         let QueuedFrame { guard, frame, apart } = queued;
         let swept = vec![false; frame.len()];
@@ -72,7 +72,7 @@ impl SentFrame {
         }
     }
 
-    /// Other nodes may run it until this one has begun it.
+    /// Allows other nodes to run the frame until this node has begun it.
     pub(crate) fn may_move(mut self, node: &Arc<Node>) -> Self {
         if !self.apart {
             node.backlog.may_move();
@@ -81,13 +81,13 @@ impl SentFrame {
         self
     }
 
-    /// Returns whether it may be asked for, to run elsewhere.
+    /// Returns whether it may be requested back, to run elsewhere.
     pub(crate) const fn is_movable(&self) -> bool {
         self.movable.is_some() && !self.asked_back
     }
 
-    /// It is asked back. `claimed`: it was counted as such before.
-    pub(crate) fn ask_back(&mut self, claimed: bool) {
+    /// Records that it is requested back; `claimed` if it was counted as claimed before.
+    pub(crate) fn request_back(&mut self, claimed: bool) {
         self.asked_back = true;
         if let Some(movable) = &mut self.movable
             && !movable.claimed
@@ -106,7 +106,7 @@ impl SentFrame {
         self.apart
     }
 
-    /// The first sample of its first call, if that has the node to itself and was not swept.
+    /// The first sample of its first call, if that has the node alone and was not swept.
     #[cfg(test)]
     pub(crate) fn alone(&self) -> Option<usize> {
         let open = self.frame.is_pending(0) && self.frame.is_open(0);
@@ -126,7 +126,7 @@ impl SentFrame {
         if call < self.frame.len() { Ok(()) } else { Err(Violation) }
     }
 
-    /// Takes in what the agent says of it; how many calls that ended.
+    /// Processes a report of the agent; returns the number of calls that this ended.
     pub(crate) fn take(
         &mut self,
         event: FrameEvent,
@@ -135,7 +135,7 @@ impl SentFrame {
         ledger: &LossLedger,
     ) -> Result<u64, Violation> {
         let back = if let FrameEvent::GivenBack(calls) = &event { calls.len() } else { 0 };
-        // Before the scheduler gets them: it looks for places then.
+        // Counted before the scheduler gets them, because it searches for places then.
         self.guard.count_off(back);
         let ended = self.complete(event, offset, node, ledger)?;
         self.guard.count_off(usize::try_from(ended).unwrap_or(usize::MAX));
@@ -213,7 +213,7 @@ impl SentFrame {
             FrameEvent::Observed(run_ns) => self.frame.observe(run_ns),
             FrameEvent::GivenBack(calls) => {
                 calls.iter().try_for_each(|call| self.held(*call))?;
-                // Together: one by one, each would be handed out as a separate frame.
+                // Given back together: one by one, each would be handed out as a separate frame.
                 self.frame.give_back(calls);
             }
             FrameEvent::Ended => {}
@@ -227,7 +227,7 @@ impl SentFrame {
         }
     }
 
-    /// Calls that nobody waits for any more and that the agent does not know to be swept.
+    /// Returns calls that nobody waits for any more, and of which the agent was not notified.
     pub(crate) fn newly_swept(&mut self) -> Vec<usize> {
         let Self { frame, swept, .. } = self;
         let new = |call: &usize| !swept[*call] && frame.is_pending(*call) && !frame.is_open(*call);
@@ -236,8 +236,8 @@ impl SentFrame {
         calls
     }
 
-    /// Returns its agent's report, for `dump()`; `None`: that has ended.
-    pub(crate) fn inspected(&self, node: &Arc<str>, of: &InHandCall) -> Option<InFlight> {
+    /// Returns a call of the agent's report, for `dump()`; `None` if the call has ended.
+    pub(crate) fn inspected(&self, node: &Arc<str>, of: &RunningCall) -> Option<InFlight> {
         let one = of.phase == Phase::Call && self.frame.kind() != CallKind::Gathered;
         let pending = of.call < self.frame.len() && self.frame.is_pending(of.call);
         let call = match () {
@@ -249,8 +249,8 @@ impl SentFrame {
         Some(InFlight { call, location, stack: Stack::found(of.stack.clone()) })
     }
 
-    /// Returns its running call as far as is known here: its agent did not say.
-    pub(crate) fn in_hand(&self, node: &Arc<str>) -> Option<InFlight> {
+    /// Returns its running call as far as the driver can determine it, without the agent's report.
+    pub(crate) fn running_call(&self, node: &Arc<str>) -> Option<InFlight> {
         let call = (0..self.frame.len()).find(|call| self.frame.is_pending(*call)).filter(|_| self.begun)?;
         let age_ns = self.frame.clock().now_ns().saturating_sub(self.heard_ns.unwrap_or(self.sent_ns));
         let call = match self.frame.kind() {
@@ -261,8 +261,8 @@ impl SentFrame {
         Some(InFlight { call, location, stack: Stack::Absent("its node did not answer in time".to_owned()) })
     }
 
-    /// Ends the calls of a node that is lost, and whose last message came at `last_ns`: what may
-    /// have run is charged with it, the rest is given back. `concurrent`: its calls run at
+    /// Ends the calls of a lost node, whose last message came at `last_ns`: calls that may have run
+    /// are charged with the loss, the rest is given back. `concurrent` means that its calls run at
     /// the same time.
     pub(crate) fn lose(
         mut self,
@@ -293,7 +293,7 @@ impl SentFrame {
             };
             let reason = format!("node '{node}' was lost under it: {}{}", loss.reason, loss::before(&before));
             let failure = Failure { retryable, ..Failure::new(FailureKind::Crashed, reason) };
-            // Times since its last message: the time since it was sent is not run time.
+            // Counted until its last message, because the time since then is not run time.
             let ran = |since| Times { started_ns: since, run_ns: last_ns.saturating_sub(since) };
             let times = self.heard_ns.filter(|_| position == 0).map_or_else(Times::default, ran);
             self.frame.fail(call, failure, times);

@@ -1,4 +1,4 @@
-//! One frame with its worker: what of it is in hand, and how each of its calls ends.
+//! One frame with its worker: which of its calls runs, and how each ends.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::resource_limits::ByteSize;
 use crate::shared_page::{CALLS, DECODING, IMPORTING, LOADING, PageSnapshot, SETUP};
 use crate::slots::SlotGuard;
 
-/// Most bytes that the calls of one frame record; `python/guerdon/_worker/wire.py` has it too.
+/// Most bytes of records in one frame, the same as in `python/guerdon/_worker/wire.py`.
 const FRAME_RECORDS: usize = 64 << 20;
 
-/// A frame with the worker. Dropping it tells the scheduler that the frame ended.
-pub(crate) struct SentFrame {
+/// A frame with its worker. Dropping it ends the frame for the scheduler.
+pub(crate) struct WorkerFrame {
     pub(super) id: u64,
     pub(super) sent_ns: u64,
-    /// Memory that its function may allocate.
+    /// Memory that its function may allocate, in bytes.
     pub(super) memory_limit: Option<u64>,
-    /// Bytes of the records of its calls.
+    /// Bytes of its calls' records.
     pub(super) recorded: usize,
     /// Dropped before the frame, so that the place is free when the scheduler gets the frame's end.
     #[expect(dead_code, reason = "held until the frame ends")]
@@ -32,7 +32,7 @@ pub(crate) struct SentFrame {
     pub(super) frame: Frame,
 }
 
-/// Front of a worker's queue.
+/// Progress of a worker in the first frame of its queue.
 #[derive(Clone, Copy)]
 pub(super) enum Current {
     Nothing,
@@ -40,9 +40,9 @@ pub(super) enum Current {
     Call(usize),
 }
 
-impl SentFrame {
-    /// Keeps what a call recorded, unless it is more than a frame's calls may record: its worker
-    /// drops such records itself, and says so.
+impl WorkerFrame {
+    /// Keeps the record of a call, unless the frame's records would be too large: a correct worker
+    /// drops these records and reports that.
     pub(super) fn record(&mut self, call: usize, json: Vec<u8>) {
         self.recorded = self.recorded.saturating_add(json.len());
         if self.recorded <= FRAME_RECORDS {
@@ -55,29 +55,29 @@ impl SentFrame {
         match self.hand_of(low) {
             _ if self.done(page).is_some() => Current::Nothing,
             hand if frame == self.id && (low == 0 || !matches!(hand, Current::Nothing)) => hand,
-            // The worker has not come to it, or wrote nonsense.
+            // The worker has not reached this frame, or wrote an impossible value.
             _ => self.begun(page).checked_sub(1).map_or(Current::Nothing, Current::Call),
         }
     }
 
-    /// Calls that were begun, by their start stamps.
+    /// Number of calls that have begun, according to their start stamps.
     fn begun(&self, page: &PageSnapshot) -> usize {
         let calls = self.frame.len().min(CALLS);
         (0..calls).take_while(|call| page.stamp(self.id, *call) >= self.sent_ns).count()
     }
 
-    /// The number of calls that ran, once the worker wrote that the frame has ended.
+    /// Returns the number of calls that ran, once the worker wrote that the frame has ended.
     pub(super) fn done(&self, page: &PageSnapshot) -> Option<usize> {
         let ran = page.done(self.id).or_else(|| {
-            // The one behind it has ended too, and is in the word. The call at which frames were
-            // taken back was stamped, and not run.
+            // The next frame has ended too, and its number is in the word. The call at which frames
+            // were taken back has a stamp, but did not run.
             let taken = usize::from(page.taken() >= self.id);
             (page.last_done() == self.id + 1).then(|| self.begun(page).saturating_sub(taken))
         });
         ran.filter(|ran| *ran <= self.frame.len())
     }
 
-    /// Returns the value of the progress word while this runs.
+    /// Returns the value of the progress word during this phase or call.
     pub(super) fn claim(&self, hand: Current) -> u64 {
         self.id << 8
             | match hand {
@@ -112,14 +112,14 @@ impl SentFrame {
         if call < self.frame.len() { Ok(()) } else { Err(Violation) }
     }
 
-    /// When a call ran; `end_ns` where the page does not hold its end yet.
+    /// Returns the times of a call; `end_ns` is used if the page does not hold its end yet.
     pub(super) fn times(&self, page: &PageSnapshot, call: usize, end_ns: Option<u64>) -> Times {
         let started_ns = page.stamp(self.id, call).max(self.sent_ns);
         let end_ns = end_ns.unwrap_or_else(|| page.stamp(self.id, call + 1));
         Times { started_ns, run_ns: end_ns.saturating_sub(started_ns) }
     }
 
-    /// Completes calls that ran from the page; `done` if none of their messages can come any more.
+    /// Completes calls that ran, from the page; `done` if no more of their messages can come.
     pub(super) fn complete(&mut self, calls: Range<usize>, page: &PageSnapshot, now_ns: u64, done: bool) {
         for call in calls {
             if !self.frame.is_pending(call) {
@@ -127,13 +127,13 @@ impl SentFrame {
             }
             let mut times = self.times(page, call, None);
             times.started_ns = times.started_ns.min(now_ns);
-            // A value there of a call that was not begun is not its own.
+            // The value of a call that has not begun belongs to an earlier frame.
             let state = if page.stamp(self.id, call) < self.sent_ns { u8::MAX } else { page.state(self.id, call) };
             let cell = match (self.frame.kind(), state) {
                 (CallKind::Sample, 0) => Cell::Value(page.value(self.id, call)),
                 (CallKind::Sample, 1) => Cell::Abstained,
                 _ if done && times.run_ns > nanos(self.frame.function().policy.timeout) => {
-                    // its own words were lost
+                    // the worker's reason was lost
                     let reason = no_answer(self.frame.function().policy.timeout);
                     self.frame.fail(call, failure(FailureKind::Timeout, reason, None, true, None), times);
                     continue;
@@ -149,8 +149,8 @@ impl SentFrame {
         }
     }
 
-    /// Completes the calls that ran according to an earlier look at the page, ahead of the session:
-    /// what a call reported may still be in the socket, and then the call waits for it.
+    /// Completes the calls that ran according to an earlier snapshot, before the session does. A
+    /// call with messages in the socket waits for them.
     pub(super) fn complete_ahead(&mut self, earlier: &PageSnapshot, page: &PageSnapshot, now_ns: u64) {
         let claim = earlier.progress();
         let ran = match self.hand_of((claim & 0xFF) as u8) {
@@ -164,7 +164,7 @@ impl SentFrame {
         }
     }
 
-    /// Ends a call that answered: in time as `complete` does, else as a timeout.
+    /// Ends a call that answered: with `complete` if it was in time, otherwise as a timeout.
     pub(super) fn end(&mut self, call: usize, times: Times, complete: impl FnOnce(&mut Frame)) {
         let timeout = self.frame.function().policy.timeout;
         if times.run_ns <= nanos(timeout) {
@@ -198,19 +198,19 @@ impl SentFrame {
     fn charge(&mut self, hand: Current, page: &PageSnapshot, loss: &Loss, now_ns: u64) {
         match hand {
             Current::Nothing => {}
-            // Once more, alone, as after a death in the call itself: it need not have been the
-            // function's call.
+            // Tried once more, alone, as after a death in the call itself: the function's call need
+            // not be the cause.
             Current::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
-                self.fail_in_hand(0, Times::default(), loss);
+                self.fail_running(0, Times::default(), loss);
             }
-            Current::Phase(DECODING) => self.fail_in_hand(0, self.times(page, 0, Some(now_ns)), loss),
+            Current::Phase(DECODING) => self.fail_running(0, self.times(page, 0, Some(now_ns)), loss),
             Current::Phase(phase) => self.charge_setup(phase, loss),
             Current::Call(call) if self.is_innocent(call, page, loss) => {}
-            Current::Call(call) => self.fail_in_hand(call, self.times(page, call, Some(now_ns)), loss),
+            Current::Call(call) => self.fail_running(call, self.times(page, call, Some(now_ns)), loss),
         }
     }
 
-    /// Fails the function, which was not ready for calls.
+    /// Fails the function, because it was not ready for calls.
     pub(super) fn charge_setup(&mut self, phase: u8, loss: &Loss) {
         let place = match phase {
             LOADING => "while it loaded the function",
@@ -227,16 +227,16 @@ impl SentFrame {
         self.frame.fail_setup(reason, stack);
     }
 
-    /// Fails the function, since the modules of its arguments took too long to import.
+    /// Fails the function, because the modules of its arguments took too long to import.
     pub(super) fn time_out_import(&mut self, stack: Option<String>) {
         let limit = self.frame.function().policy.setup_timeout.as_secs_f64();
         let reason = format!("the modules of its arguments were not imported within the setup_timeout of {limit} s");
         self.frame.fail_setup(reason, stack);
     }
 
-    /// Returns whether the worker was killed for an earlier call, which has ended meanwhile.
-    /// Without one that ended a call is not innocent: a worker that forges its claims would get the
-    /// same calls again and again.
+    /// Returns whether the worker was killed for an earlier call, which has ended meanwhile. If
+    /// none has ended, the call is not innocent: a worker that forges its claims would otherwise
+    /// get the same calls again and again.
     fn is_innocent(&self, call: usize, page: &PageSnapshot, loss: &Loss) -> bool {
         let Loss::Expired(claim, _) = loss else { return false };
         if *claim >> 8 == self.id {
@@ -246,8 +246,8 @@ impl SentFrame {
         }
     }
 
-    pub(super) fn fail_in_hand(&mut self, call: usize, times: Times, loss: &Loss) {
-        // Completed by the scheduler meanwhile: the worker was stopped because of it.
+    pub(super) fn fail_running(&mut self, call: usize, times: Times, loss: &Loss) {
+        // If the scheduler has completed the call meanwhile, that is why the worker was killed.
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
             Loss::Expired(_, stack) => timed_out(no_answer(timeout), stack.clone()),
@@ -261,7 +261,7 @@ impl SentFrame {
                 failure(FailureKind::Crashed, format!("the worker process {}", loss.why()), None, true, None)
             }
             Loss::Crashed(why, stack, may_lack_memory) => {
-                // An exit status or SIGTERM has nothing to do with the limit.
+                // An exit status or SIGTERM is not caused by the limit.
                 let limit = self.memory_limit.filter(|_| *may_lack_memory);
                 let under =
                     limit.map(|limit| format!(", under a memory_limit of {}", ByteSize(limit))).unwrap_or_default();
