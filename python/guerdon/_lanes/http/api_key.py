@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ApiKey", "KeyThreads"]
 
+
 class KeyThreads:
     """The threads that give keys to one engine."""
 
