@@ -30,7 +30,9 @@ def empty_logs(trainer: Any) -> dict[str, Any]:
             return deque(maxlen=value.maxlen)
         if isinstance(value, defaultdict):
             return defaultdict(value.default_factory)
-        return {name: emptied(part) for name, part in value.items()}
+        if isinstance(value, dict):
+            return {name: emptied(part) for name, part in value.items()}
+        return type(value)()
 
     names = ("_metrics", "_logs", "_pending_extra_logs", "_pending_metrics")
     return {name: emptied(getattr(trainer, name)) for name in names}
