@@ -140,6 +140,8 @@ CHEATING = [f"{program.replace('class Yes', 'class Vec').replace('Yes(', 'Vec(')
         "for a, b in zip([Vec(1, 2)], [Vec(1, 2)]):\n    assert a == b",
         "assert sorted([Vec(3, 4), Vec(1, 2)])[0].x == 1",
         "vectors = [Vec(3, 4), Vec(1, 2)]\nassert min(vectors).x == 1",
+        "vectors = [Vec(n, n) for n in (1, 2)]\nfor v in vectors:\n    assert total([v]) == v",
+        "seen = set()\nfor v in [Vec(1, 2)]:\n    seen.add(v)\nassert len(seen) == 1",
         "vectors = [Vec(3, 4), Vec(1, 2)]\nvectors.sort()\nassert vectors[0].x == 1",
         "assert len({Vec(1, 2), Vec(1, 2)}) == 1",
         "assert Vec(1, 2) in [Vec(1, 2)]",
