@@ -4,7 +4,7 @@
 - Two objects are compared by the program's own methods, and so by the program. Such tests get no
   score, whatever the program is. Nor do tests that subtract data from an object: a program could
   have the difference be zero.
-- Assignments and parameters are followed, whatever their order and scope. `Handle` refuses the rest.
+- Assignments and parameters are followed, whatever their order and scope. `Handle` refuses others.
 """
 
 from __future__ import annotations
