@@ -113,7 +113,7 @@ def asked_of_program(texts: list[str]) -> set[str]:
 
 def _harness(tree: ast.Module, defined: Collection[str]) -> set[str]:
     """The name ``check`` where a function of the program is passed to it: the row lacks its
-    definition. Else a program may have a function of this name."""
+    definition. A function of this name may be the program's otherwise."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="check" as name), args=[ast.Name(id=passed)]) if passed not in defined:
