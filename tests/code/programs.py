@@ -18,6 +18,24 @@ from guerdon.rewards.code.trusted.scorer import CodeScorer
 INCREMENT = "print(int(input()) + 1)"
 CASES = [{"stdin": "1\n", "stdout": "2\n"}, {"stdin": "41", "stdout": "42"}]
 
+YES = """
+class Yes:
+    def __init__(self, *args): self.args = args
+    def yes(self, *args): return True
+    def same(self, *args): return self
+    def zero(self, *args): return 0.0
+    def __getattr__(self, name): return self.same
+    def __exit__(self, *raised): return True
+    def __iter__(self): return iter((self, 0.0))
+    def __bool__(self): return True
+    def __hash__(self): return 0
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = yes
+    __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __or__ = __and__ = __neg__ = __call__ = __getitem__ = __enter__ = same
+    __sub__ = __rsub__ = __isub__ = __truediv__ = __mod__ = __floordiv__ = __xor__ = __abs__ = __round__ = __float__ = zero
+def f(*args): return Yes(*args)
+"""
+"""Defines a function ``f`` whose object equals, holds and exceeds everything."""
+
 
 def block(program: str, tag: str = "python") -> str:
     """A completion with this program."""

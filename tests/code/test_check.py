@@ -137,6 +137,7 @@ def test_a_program_that_hangs_passes_no_lenient_test() -> None:
         ("", "add", "holds no tests"),
         ([], "add", "holds no tests"),
         (3, "add", "holds no tests"),
+        ("check(add)", "add", "before it called the program: NameError"),
         ("add(lambda: add)", "add", "with what can't be sent: a function is no data"),
         ("def tests_add():\n    assert add(1, 1) == 2", "add", "the tests never called the program"),
         (["import math", "x = 1"], "add", "the tests never called the program"),

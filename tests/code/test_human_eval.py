@@ -13,6 +13,7 @@ import pytest
 
 from guerdon import Dispatcher, code_reward
 from tests.code.mutants import mutants, passing
+from tests.code.programs import YES
 from tests.shared_data import shared_file
 
 
@@ -43,6 +44,12 @@ def test_canonical_solutions_score_one() -> None:
     assert scores(rows, [row["canonical_solution"] for row in rows]) == [1.0] * 164
     # As a chat model answers: with the function's head.
     assert scores(rows, [row["prompt"] + row["canonical_solution"] for row in rows]) == [1.0] * 164
+
+
+def test_objects_that_equal_everything_score_zero() -> None:
+    rows = problems()
+    programs = [f"{row['prompt']}    pass\n{YES}\n{row['entry_point']} = f\n" for row in rows]
+    assert scores(rows, programs) == [0.0] * 164
 
 
 @pytest.mark.timeout(1200)

@@ -12,23 +12,8 @@ import pytest
 
 from guerdon.errors import DataError
 from guerdon.rewards.code.factory import CodeReward
-from tests.code.programs import judged, judgement
+from tests.code.programs import YES, judged, judgement
 
-YES = """
-class Yes:
-    def __init__(self, *args): self.args = args
-    def yes(self, *args): return True
-    def same(self, *args): return self
-    def zero(self, *args): return 0.0
-    def __getattr__(self, name): return self.same
-    def __exit__(self, *raised): return True
-    def __bool__(self): return True
-    def __hash__(self): return 0
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = yes
-    __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __or__ = __and__ = __neg__ = __call__ = __getitem__ = __enter__ = same
-    __sub__ = __rsub__ = __isub__ = __truediv__ = __mod__ = __floordiv__ = __xor__ = __abs__ = __round__ = __float__ = zero
-def f(*args): return Yes(*args)
-"""
 ONE_STATE = YES.replace("self.args = args", "self.args = ()")  # all objects have one state
 SHARED = YES.replace("self.args = args", "self.__dict__ = shared") + "\nshared = {}"
 LAST = (
@@ -155,6 +140,8 @@ CHEATING = [f"{program.replace('class Yes', 'class Vec').replace('Yes(', 'Vec(')
         "for a, b in zip([Vec(1, 2)], [Vec(1, 2)]):\n    assert a == b",
         "assert sorted([Vec(3, 4), Vec(1, 2)])[0].x == 1",
         "vectors = [Vec(3, 4), Vec(1, 2)]\nassert min(vectors).x == 1",
+        "vectors = [Vec(n, n) for n in (1, 2)]\nfor v in vectors:\n    assert total([v]) == v",
+        "seen = set()\nfor v in [Vec(1, 2)]:\n    seen.add(v)\nassert len(seen) == 1",
         "vectors = [Vec(3, 4), Vec(1, 2)]\nvectors.sort()\nassert vectors[0].x == 1",
         "assert len({Vec(1, 2), Vec(1, 2)}) == 1",
         "assert Vec(1, 2) in [Vec(1, 2)]",

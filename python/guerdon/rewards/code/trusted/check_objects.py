@@ -4,13 +4,13 @@
 - Two objects are compared by the program's own methods, and so by the program. Such tests get no
   score, whatever the program is. Nor do tests that subtract data from an object: a program could
   have the difference be zero.
-- Assignments, loops, parameters and tables are followed; their order and scopes are not.
+- Assignments and parameters are followed, whatever their order and scope. `Handle` refuses others.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 __all__ = ["ObjectUses"]
@@ -40,7 +40,6 @@ class ObjectUses:
         self._nodes = list(ast.walk(tree))
         self._functions = {*functions, "candidate"}
         self._kinds: dict[str, Kinds] = {}
-        self._values: dict[str, list[ast.expr]] = {}
         self._bound_to_data: set[str] = set()
         self._also_data: set[str] = set()  # once all is followed
         self.classes = {name for name in functions if name[:1].isupper() and "." not in name}
@@ -103,7 +102,7 @@ class ObjectUses:
     def _compares_objects(self, node: ast.expr) -> bool:
         match node:
             case ast.Call(func=ast.Name(id=name), args=args) if name in _COMPARE_ITEMS:
-                items = args if len(args) > 1 else [one for part in args for one in self._items(part)]
+                items = args[0].elts if len(args) == 1 and isinstance(args[0], _DISPLAYS) else args[1:] and args
                 return not node.keywords and any(map(self._is_object, items))
             case ast.Set(elts=items):
                 return len(items) > 1 and any(map(self._is_object, items))
@@ -152,7 +151,7 @@ class ObjectUses:
         functions = {node.name: node for node in self._nodes if isinstance(node, ast.FunctionDef)}
         self._kinds, self._also_data = {}, set()
         for _ in range(_ROUNDS):
-            before, self._values, self._bound_to_data = dict(self._kinds), {}, set()
+            before, self._bound_to_data = dict(self._kinds), set()
             for node in self._nodes:
                 self._bind_names(node, functions)
             if self._kinds == before:
@@ -172,7 +171,7 @@ class ObjectUses:
             ):
                 self._bind(target, value)
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-                self._bind_each(target, value)
+                self._bind(ast.Starred(target), value)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in functions:
                 of = functions[name].args
                 names = [one.arg for one in (*of.posonlyargs, *of.args)]
@@ -180,20 +179,15 @@ class ObjectUses:
                 given |= {one.arg: one.value for one in node.keywords if one.arg}
                 for parameter, value in given.items():
                     self._bind(ast.Name(parameter), value)
-            case ast.FunctionDef(name=name, decorator_list=decorators):
+            case ast.FunctionDef(name=name):
                 for one in ast.walk(node):
                     if isinstance(one, ast.Return) and one.value is not None:
                         self._add(name, self.kinds(one.value))
-                for decorator in decorators:
-                    match decorator:
-                        case ast.Call(func=ast.Attribute(attr="parametrize"), args=[parameters, table, *_]):
-                            self._bind_each(_targets(parameters), table)
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
             case ast.Name(id=name), _:
                 self._add(name, self.kinds(value))
-                self._values.setdefault(name, []).append(value)
             case ast.Attribute(attr=name), _:
                 self._add(f".{name}", self.kinds(value))
             case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):
@@ -204,25 +198,10 @@ class ObjectUses:
                     if isinstance(part, ast.Name):
                         self._add(part.id, _GIVEN if self.kinds(value) else _DATA)
 
-    def _bind_each(self, target: ast.expr, values: ast.expr) -> None:
-        """Binds it to each item of a table."""
-        items = list(self._items(values))
-        for one in items:
-            self._bind(target, one)
-        if not items:
-            self._bind(ast.Tuple([target]), values)
-
     def _add(self, name: str, kinds: Kinds) -> None:
         if not kinds:
             self._bound_to_data.add(name)
         self._kinds[name] = self._kinds.get(name, _DATA) | kinds
-
-    def _items(self, node: ast.expr) -> Iterable[ast.expr]:
-        """The items of a display, also of one that a name stands for."""
-        if isinstance(node, ast.Name):
-            values = self._values.get(node.id, [])
-            node = values[0] if len(values) == 1 else node
-        return node.elts if isinstance(node, _DISPLAYS) else []
 
 
 def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
@@ -237,16 +216,3 @@ def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _targets(names: ast.expr) -> ast.expr:
-    """The parameters that ``parametrize`` names, as targets."""
-    match names:
-        case ast.Constant(value=str(text)):
-            parts = [one.strip() for one in text.split(",")]
-        case ast.Tuple(elts=elts) | ast.List(elts=elts):
-            parts = [str(one.value) for one in elts if isinstance(one, ast.Constant)]
-        case _:
-            parts = []
-    targets: list[ast.expr] = [ast.Name(one) for one in parts]
-    return targets[0] if len(targets) == 1 else ast.Tuple(targets)

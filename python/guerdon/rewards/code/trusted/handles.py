@@ -125,13 +125,13 @@ class Handle(Opaque):
         return self.guerdon_program.ask("contains", [self, item])
 
     def __eq__(self, other: object) -> bool:
-        if is_same(self, other):
-            return True
-        if self.guerdon_is_compared(other):
+        if self is not other and self.guerdon_is_compared(other):
             self.guerdon_program.refuse()
-        return False
+        return is_same(self, other)
 
     def __hash__(self) -> int:
+        if self.guerdon_origin == MADE:  # a set would compare it by its number
+            self.guerdon_program.refuse()
         return hash(self.guerdon_number)
 
     def __deepcopy__(self, memo: object) -> Any:
