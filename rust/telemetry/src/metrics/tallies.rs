@@ -1,7 +1,7 @@
 //! Counts of outcomes, taken as groups complete.
 //!
-//! - The live state counts the cells of open groups too, which it reads when it is asked. A rate
-//!   counts each cell in the second in which its call ended.
+//! - The live state counts the cells of open groups too. A rate counts each cell in the second in
+//!   which its call ended.
 //! - Until a reader asks, a completed group costs one load. From then on each cell is counted once,
 //!   by the thread that completed its group.
 //! - Threads count in separate stripes, so they seldom meet; reading adds the stripes up.
@@ -90,8 +90,8 @@ impl Tallies {
         all
     }
 
-    /// Returns the counts with those of open groups, and the number of cells without an outcome, per
-    /// function. A group that completes meanwhile is missing once.
+    /// Returns the counts with those of open groups, and the number of cells without an outcome,
+    /// per function. A group that completes meanwhile is missing once.
     #[must_use]
     pub fn read_live(&self, batches: &[Arc<Batch>]) -> Vec<(Tally, usize)> {
         let mut all: Vec<(Tally, usize)> = self.read().into_iter().map(|tally| (tally, 0)).collect();
