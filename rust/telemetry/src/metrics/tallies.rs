@@ -48,6 +48,8 @@ pub struct Tally {
     recent: [(u64, u64); RING],
 }
 
+type Stripes = [Mutex<Vec<Tally>>; STRIPES];
+
 /// See the module.
 pub struct Tallies {
     clock: Clock,
@@ -55,7 +57,7 @@ pub struct Tallies {
     counting: AtomicBool,
     /// Start of the counting, also by the clock, and the counts since, per function. Written by
     /// whoever completes groups.
-    stripes: OnceLock<(SystemTime, u64, [Mutex<Vec<Tally>>; STRIPES])>,
+    stripes: OnceLock<(SystemTime, u64, Stripes)>,
 }
 
 impl Tallies {
