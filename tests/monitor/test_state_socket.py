@@ -18,10 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, Status, reward
 from guerdon._system import socket_folders
+from tests.clock import eventually
 from tests.monitor import reading
 
 
@@ -95,6 +97,25 @@ def test_percentiles_and_rates_are_near_what_happened() -> None:
     assert function["run_s"]["p50"] == pytest.approx(times[19], rel=0.15)
     assert function["run_s"]["p99"] == pytest.approx(times[39], rel=0.15)
     assert 0 < function["rate"] <= 4.0
+
+
+def test_outcomes_count_before_their_group_is_complete() -> None:
+    with Dispatcher([sleeps], workers=2) as dispatcher:
+        dispatcher.score(completions=["0"])
+        reading.state(dispatcher)
+        pending = dispatcher.submit(completions=["0", "0", "0", "30"], num_generations=4)
+
+        def ended() -> bool:
+            (function,) = reading.state(dispatcher)["functions"]
+            shown: tuple[int, int, bool] = function["counts"]["ok"], function["open_cells"], function["rate"] > 0
+            return shown == (3, 1, True)
+
+        eventually(ended)
+        pending.cancel()
+        result = pending.result()
+        (function,) = reading.state(dispatcher)["functions"]
+    assert (function["counts"]["ok"], function["counts"]["cancelled"], function["open_cells"]) == (3, 1, 0)
+    assert np.count_nonzero(result.status == Status.OK) == 3
 
 
 def test_stacks_of_threads_are_there_too() -> None:

@@ -199,7 +199,7 @@ impl Source for EngineView {
             }
             calls.push(call);
         }
-        State { open_cells: shown.scheduler.open_cells(), calls, workers: workers.into_values().collect() }
+        State { batches: shown.scheduler.unfinished_batches(), calls, workers: workers.into_values().collect() }
     }
 }
 

@@ -102,6 +102,12 @@ impl Grid {
         open.map(|open| u64::from(cells_of_group.saturating_sub(open.load(Ordering::Relaxed)))).sum()
     }
 
+    /// Returns whether a cell of this group has no outcome yet.
+    #[must_use]
+    pub fn is_group_open(&self, group: usize) -> bool {
+        self.open.get(group).is_some_and(|open| open.load(Ordering::Acquire) > 0)
+    }
+
     /// The function of the first column.
     pub(crate) const fn first_function(&self) -> usize {
         self.first_function

@@ -244,10 +244,16 @@ impl Scheduler {
         self.inner.state.lock().works.seen()
     }
 
+    /// The batches that are not done, without those of member calls.
+    #[must_use]
+    pub fn unfinished_batches(&self) -> Vec<Arc<Batch>> {
+        self.inner.state.lock().works.batches()
+    }
+
     /// Number of cells without an outcome, by visible function, over all open batches.
     #[must_use]
     pub fn open_cells(&self) -> Vec<usize> {
-        let batches = self.inner.state.lock().works.batches();
+        let batches = self.unfinished_batches();
         let open = |function| {
             let of = |batch: &Arc<Batch>| {
                 (0..batch.samples()).filter(|sample| batch.grid().read(*sample, function).is_none()).count()

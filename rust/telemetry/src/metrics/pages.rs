@@ -15,13 +15,16 @@ const CALLS_SHOWN: usize = 20;
 
 /// The live state.
 pub fn state(identity: &Identity, snapshot: &Snapshot, tallies: &Tallies, state: State) -> Vec<u8> {
-    let State { open_cells, calls: mut in_flight, workers } = state;
+    let State { batches, calls: mut in_flight, workers } = state;
     in_flight.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     let calls_in_flight = in_flight.len();
     in_flight.truncate(CALLS_SHOWN);
-    let functions = snapshot.functions.iter().zip(tallies.read()).enumerate().map(|(index, (one, tally))| {
-        function(one, &tally, open_cells.get(index).copied().unwrap_or(0), tallies.rate(&tally))
-    });
+    let live = tallies.read_live(&batches);
+    let functions = snapshot
+        .functions
+        .iter()
+        .zip(&live)
+        .map(|(one, (tally, open_cells))| function(one, tally, *open_cells, tallies.rate(tally)));
     let mut page = json!(identity);
     page["now"] = unix_seconds(SystemTime::now()).into();
     // Since when outcomes are counted.

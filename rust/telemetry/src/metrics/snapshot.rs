@@ -1,8 +1,10 @@
 //! Data shown: the numbers of an engine at one moment, and its calls in flight.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use guerdon_core::batch::Batch;
 use guerdon_core::report::Usage;
 use serde::Serialize;
 
@@ -125,11 +127,10 @@ pub struct Node {
     pub stats: BTreeMap<&'static str, u64>,
 }
 
-/// Calls in flight of an engine.
-#[derive(Clone, Debug, Default)]
+/// Work of an engine that is not done.
+#[derive(Clone, Default)]
 pub struct State {
-    /// Cells without an outcome, per function.
-    pub open_cells: Vec<usize>,
+    pub batches: Vec<Arc<Batch>>,
     pub calls: Vec<Call>,
     pub workers: Vec<Worker>,
 }

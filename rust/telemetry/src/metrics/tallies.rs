@@ -1,5 +1,7 @@
 //! Counts of outcomes, taken as groups complete.
 //!
+//! - The live state counts the cells of open groups too. A rate counts each cell in the second in
+//!   which its call ended.
 //! - Until a reader asks, a completed group costs one load. From then on each cell is counted once,
 //!   by the thread that completed its group.
 //! - Threads count in separate stripes, so they seldom meet; reading adds the stripes up.
@@ -15,7 +17,7 @@ use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{FunctionId, Shape};
 use guerdon_core::observer::Telemetry;
-use guerdon_core::outcome::Status;
+use guerdon_core::outcome::{Outcome, Status, Times};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::histogram::Histogram;
@@ -42,18 +44,20 @@ pub struct Tally {
     /// Groups with at least two rewards, and those of them whose rewards are all equal.
     pub groups: u64,
     pub groups_without_spread: u64,
-    /// Samples by second: the second, and how many.
+    /// Samples by the second in which their calls ended: the second, and how many.
     recent: [(u64, u64); RING],
 }
+
+type Stripes = [Mutex<Vec<Tally>>; STRIPES];
 
 /// See the module.
 pub struct Tallies {
     clock: Clock,
     functions: usize,
     counting: AtomicBool,
-    /// Start of the counting, and the counts since, per function. Written by whoever completes
-    /// groups.
-    stripes: OnceLock<(SystemTime, [Mutex<Vec<Tally>>; STRIPES])>,
+    /// Start of the counting, also by the clock, and the counts since, per function. Written by
+    /// whoever completes groups.
+    stripes: OnceLock<(SystemTime, u64, Stripes)>,
 }
 
 impl Tallies {
@@ -64,7 +68,9 @@ impl Tallies {
 
     /// Counts from now on, if it did not yet.
     pub fn count(&self) {
-        let make = || (SystemTime::now(), std::array::from_fn(|_| Mutex::new(vec![Tally::default(); self.functions])));
+        let now_ns = self.clock.now_ns();
+        let make =
+            || (SystemTime::now(), now_ns, std::array::from_fn(|_| Mutex::new(vec![Tally::default(); self.functions])));
         self.stripes.get_or_init(make);
         self.counting.store(true, Ordering::Release);
     }
@@ -72,16 +78,36 @@ impl Tallies {
     /// Since when it counts.
     #[must_use]
     pub fn since(&self) -> Option<SystemTime> {
-        self.stripes.get().map(|(since, _)| *since)
+        self.stripes.get().map(|(since, ..)| *since)
     }
 
     /// Returns the counts, per function.
     #[must_use]
     pub fn read(&self) -> Vec<Tally> {
         let mut all = vec![Tally::default(); self.functions];
-        for stripe in self.stripes.get().iter().flat_map(|(_, stripes)| stripes) {
+        for stripe in self.stripes.get().iter().flat_map(|(.., stripes)| stripes) {
             let counted = stripe.lock().clone();
             all.iter_mut().zip(&counted).for_each(|(all, one)| all.merge(one));
+        }
+        all
+    }
+
+    /// Returns the counts with those of open groups, and the number of cells without an outcome,
+    /// per function. A group that completes meanwhile is missing once.
+    #[must_use]
+    pub fn read_live(&self, batches: &[Arc<Batch>]) -> Vec<(Tally, usize)> {
+        let mut all: Vec<(Tally, usize)> = self.read().into_iter().map(|tally| (tally, 0)).collect();
+        let window = self.window();
+        for batch in batches {
+            let size = batch.group_size().max(1);
+            for (function, (tally, open)) in all.iter_mut().enumerate().take(batch.functions().len()) {
+                for sample in (0..batch.samples()).filter(|sample| batch.grid().is_group_open(sample / size)) {
+                    match batch.grid().read(sample, function) {
+                        Some((outcome, _)) => tally.add_outcome(&outcome, window),
+                        None => *open += 1,
+                    }
+                }
+            }
         }
         all
     }
@@ -96,8 +122,12 @@ impl Tallies {
         rate
     }
 
+    fn window(&self) -> Window {
+        Window { since_ns: self.stripes.get().map_or(0, |(_, since_ns, _)| *since_ns), now_ns: self.clock.now_ns() }
+    }
+
     fn stripe(&self) -> Option<MutexGuard<'_, Vec<Tally>>> {
-        let (_, stripes) = self.stripes.get()?;
+        let (.., stripes) = self.stripes.get()?;
         let own = STRIPE.try_with(|stripe| *stripe).unwrap_or(0);
         let free = (0..STRIPES).find_map(|more| stripes[(own + more) % STRIPES].try_lock());
         Some(free.unwrap_or_else(|| stripes[own].lock()))
@@ -110,14 +140,29 @@ impl Telemetry for Tallies {
             return;
         }
         let Some(mut tallies) = self.stripe() else { return };
-        let second = self.clock.now_ns() / SECOND_NS;
+        let window = self.window();
         // Hidden functions have no cells in it.
         for (function, tally) in tallies.iter_mut().enumerate().take(batch.functions().len()) {
             for group in groups {
-                tally.add_group(batch, function, *group);
+                tally.add_group(batch, function, *group, window);
             }
-            tally.add_recent(second, (groups.len() * batch.group_size()) as u64);
         }
+    }
+}
+
+/// The time of the counting, by the clock.
+#[derive(Clone, Copy)]
+struct Window {
+    since_ns: u64,
+    now_ns: u64,
+}
+
+impl Window {
+    /// The second in which a call ended, now for one that was not made; `None` if it ended before
+    /// the counting began.
+    fn second(self, times: Times) -> Option<u64> {
+        let ended_ns = if times.started_ns == 0 { self.now_ns } else { times.started_ns + times.run_ns };
+        (ended_ns >= self.since_ns).then_some(ended_ns / SECOND_NS)
     }
 }
 
@@ -142,14 +187,21 @@ impl Tally {
         }
     }
 
-    fn add_group(&mut self, batch: &Batch, function: FunctionId, group: usize) {
+    fn add_outcome(&mut self, outcome: &Outcome, window: Window) {
+        self.samples[outcome.status as usize] += 1;
+        if let Some(second) = window.second(outcome.times) {
+            self.add_recent(second, 1);
+        }
+    }
+
+    fn add_group(&mut self, batch: &Batch, function: FunctionId, group: usize, window: Window) {
         let spec = &batch.functions()[function];
         let size = batch.group_size();
         let first = group * size;
         let (mut lowest, mut highest, mut rewards) = (f32::INFINITY, f32::NEG_INFINITY, 0);
         for sample in first..first + size {
             let Some((outcome, _)) = batch.grid().read(sample, function) else { continue };
-            self.samples[outcome.status as usize] += 1;
+            self.add_outcome(&outcome, window);
             #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
             let reward = match outcome.status {
                 Status::Ok => outcome.value as f32,
