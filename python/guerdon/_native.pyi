@@ -275,8 +275,8 @@ class Engine:
         """An engine that starts nothing yet.
 
         Args:
-            config: Plain values, which the package has checked: `guerdon._engine.handle` makes it,
-                and ``rust/bindings/src/config.rs`` has its form. Times are seconds, and paths bytes.
+            config: Plain values, which the package has checked, in the form of ``EngineSettings``
+                in ``rust/bindings/src/engine_parts.rs``. Times are seconds, and paths bytes.
             encode: Makes JSON of all values but strings, for a journal.
             keys: Requests for API keys, to which functions refer by position.
 

@@ -170,8 +170,8 @@ def folder() -> Path:
 
 
 def native(limit: Limit | None, lane: str, concurrency: int | None = None) -> dict[str, Any] | None:
-    """The limit as the engine takes it, for so many calls in flight; None if the lane alone enforces
-    it.
+    """The limit as the engine takes it, with the calls in flight that are allowed; None if the lane
+    alone enforces it.
 
     On lanes where calls only wait, each call takes a permit, so that throttling can lower the
     limit. Workers and threads with nothing but a concurrency get whole frames of calls.

@@ -42,8 +42,8 @@ def serve(control: int, parent: int | None, request: Callable[[], bool], childre
 
 
 def fork(child: Callable[[], None], end: Callable[[int], object] = os._exit, by: Callable[[], int] = os.fork) -> int:
-    """Forks by `by`, and returns the pid. The child runs `child`, then `end` with 0, or with 1 if it
-    raised."""
+    """Forks by `by`, and returns the pid. The child runs `child`, then `end` with 0, or with 1 if
+    `child` raised."""
     pid = by()
     if pid == 0:
         status = 1
@@ -62,8 +62,8 @@ def fork(child: Callable[[], None], end: Callable[[int], object] = os._exit, by:
 
 
 def sweep() -> None:
-    """Kills and reaps every descendant: children of a killed child become this process's, until none
-    is left."""
+    """Kills and reaps every descendant: children of a killed child become this process's, until
+    none is left."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:

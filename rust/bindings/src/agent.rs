@@ -12,12 +12,14 @@ use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_process::ProcessConfig;
 use guerdon_remote::{Agent, AgentConfig, AgentStats};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use serde::Deserialize;
 use tokio::runtime::Handle;
 
-use crate::config::{AgentSettings, settings};
+use crate::config::{FunctionSettings, settings};
 use crate::gil;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
@@ -29,6 +31,14 @@ use crate::runtime;
 const THREAD: usize = 0;
 const ASYNCIO: usize = 1;
 const PROCESS: usize = 2;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentSettings {
+    functions: Vec<FunctionSettings>,
+    workers: ProcessConfig,
+    digest: [u8; 32],
+}
 
 #[pyclass(frozen, module = "guerdon._native", name = "Agent")]
 pub struct PyAgent {

@@ -57,18 +57,18 @@ pub enum KindArg {
     Cases { cases: CasesArg },
 }
 
-/// A function that makes compound calls, or whose cells those of another one fill: its position, and
-/// which column of the answers it has.
+/// A function that makes compound calls; or the position of the function whose calls fill its
+/// cells, and its column of the answers.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum CompoundSettings {
-    Leads { kind: KindArg, members: Vec<MemberArg>, rules: Policy },
+    Leads { kind: KindArg, members: Vec<MemberArg>, rules: Box<Policy> },
     Follows(usize, usize),
 }
 
 impl CompoundSettings {
-    /// Makes the function. `caps` adds the dispatcher's cap to the function's own, which all members
-    /// share; `keys` are the sources that ask functions for a key.
+    /// Makes the function. `caps` adds the dispatcher's cap to the function's own, which all
+    /// members share; `keys` has the keys that functions of the user return.
     pub fn spec(
         &self,
         caps: &dyn Fn(Option<Arc<Spending>>) -> Vec<Arc<Spending>>,
@@ -76,7 +76,7 @@ impl CompoundSettings {
     ) -> Result<CompoundSpec, String> {
         let (kind, members, rules) = match self {
             Self::Follows(leader, column) => return Ok(CompoundSpec::Follows { leader: *leader, column: *column }),
-            Self::Leads { kind, members, rules } => (kind, members, rules.clone()),
+            Self::Leads { kind, members, rules } => (kind, members, Policy::clone(rules)),
         };
         let kind = match kind {
             KindArg::Criteria {} => Compound::Criteria,

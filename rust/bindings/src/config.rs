@@ -1,8 +1,8 @@
-//! Configuration of an engine or an agent: one dict of the package, of which each crate takes its
-//! part.
+//! Configuration of functions: part of a dict from the package, of which each crate takes its part.
 //!
-//! - The package has checked it. A dict of another form is our own mistake, and is reported as that.
-//! - What only the engine can tell, such as whether a certificate can be used, is a `ValueError`.
+//! - The package has checked it. A dict of another form is our own mistake, reported as a
+//!   `RuntimeError`.
+//! - A `ValueError` has the faults that only the engine can find, such as an unusable certificate.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,12 +13,10 @@ use guerdon_core::compose::Composite;
 use guerdon_core::function::Function;
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_core::settings::path;
-use guerdon_core::spending::{Cap, Spending};
+use guerdon_core::spending::Spending;
 use guerdon_http::{CompoundSpec, HttpFunction, HttpSettings, KeySource};
 use guerdon_native::kernels::{self, Kernel};
-use guerdon_process::{ProcessConfig, ResourceLimits};
-use guerdon_telemetry::journal::JournalConfig;
-use guerdon_telemetry::timeline::TraceConfig;
+use guerdon_process::ResourceLimits;
 use pyo3::exceptions::{PyRuntimeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
 use pythonize::Depythonizer;
@@ -28,9 +26,6 @@ use serde::de::DeserializeOwned;
 use crate::compose::composite;
 use crate::compound::CompoundSettings;
 use crate::lane_kind::LaneName;
-use crate::monitor::MonitorConfig;
-use crate::nodes::RemoteSettings;
-use crate::watchdog::WatchdogConfig;
 
 /// Reads a configuration.
 pub fn settings<T: DeserializeOwned>(given: &Bound<'_, PyAny>) -> PyResult<T> {
@@ -44,29 +39,6 @@ pub fn settings<T: DeserializeOwned>(given: &Bound<'_, PyAny>) -> PyResult<T> {
         let why = error.value(given.py());
         PyRuntimeError::new_err(format!("the engine refuses its configuration at {path}: {why}"))
     })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EngineSettings {
-    pub functions: Vec<FunctionSettings>,
-    pub workers: ProcessConfig,
-    /// Cap on the spending of all functions together.
-    pub cap: Option<Cap>,
-    pub monitor: Option<MonitorConfig>,
-    pub journal: Option<JournalConfig>,
-    pub watchdog: Option<WatchdogConfig>,
-    pub trace: Option<TraceConfig>,
-    /// Nodes run the functions of the process lane, and those that may run anywhere.
-    pub remote: Option<RemoteSettings>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentSettings {
-    pub functions: Vec<FunctionSettings>,
-    pub workers: ProcessConfig,
-    pub digest: [u8; 32],
 }
 
 /// One reward function, as the engine must know it: the dict of `FunctionSpec.config`.
@@ -137,7 +109,7 @@ impl FunctionSettings {
         }
     }
 
-    /// Makes its requests; `keys` are the sources that ask functions for a key.
+    /// Makes its requests; `keys` has the keys that functions of the user return.
     pub fn requests(
         &self,
         cap: Option<&Arc<Spending>>,

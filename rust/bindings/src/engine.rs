@@ -23,8 +23,8 @@ use pythonize::pythonize;
 use tokio::runtime::Handle;
 
 use crate::batch::PyBatch;
-use crate::config::{EngineSettings, FunctionSettings, settings};
-use crate::engine_parts::Parts;
+use crate::config::{FunctionSettings, settings};
+use crate::engine_parts::{EngineSettings, Parts};
 use crate::gil;
 use crate::in_flight;
 use crate::journal::EngineJournal;

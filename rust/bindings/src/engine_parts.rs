@@ -15,24 +15,44 @@ use guerdon_core::lane::Lane;
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::spending::Spending;
+use guerdon_core::spending::{Cap, Spending};
 use guerdon_http::KeySource;
 use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
 use guerdon_native::NativeLane;
+use guerdon_process::ProcessConfig;
+use guerdon_telemetry::journal::JournalConfig;
+use guerdon_telemetry::timeline::TraceConfig;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serde::Deserialize;
 use tokio::runtime::Handle;
 
-use crate::config::{EngineSettings, FunctionSettings, open_stores};
+use crate::config::{FunctionSettings, open_stores};
 use crate::gil;
 use crate::http;
 use crate::journal::EngineJournal;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
-use crate::monitor::{Monitor, Shown};
-use crate::nodes::{self, Here};
+use crate::monitor::{Monitor, MonitorConfig, Shown};
+use crate::nodes::{self, Here, RemoteSettings};
 use crate::process::EngineProcess;
-use crate::{trace, watchdog};
+use crate::trace;
+use crate::watchdog::{self, WatchdogConfig};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineSettings {
+    pub functions: Vec<FunctionSettings>,
+    pub workers: ProcessConfig,
+    /// Cap on the spending of all functions together.
+    pub cap: Option<Cap>,
+    pub monitor: Option<MonitorConfig>,
+    pub journal: Option<JournalConfig>,
+    pub watchdog: Option<WatchdogConfig>,
+    pub trace: Option<TraceConfig>,
+    /// Nodes run the functions of the process lane, and those that may run anywhere.
+    pub remote: Option<RemoteSettings>,
+}
 
 pub struct Parts {
     shown: Arc<Shown>,
@@ -54,7 +74,7 @@ impl Deref for Parts {
 
 impl Parts {
     /// Starts the parts of an engine with this configuration. `encode` makes JSON of values for the
-    /// journal; `keys` are the sources that ask functions for a key.
+    /// journal; `keys` has the keys that functions of the user return.
     pub fn start(
         py: Python<'_>,
         runtime: &Handle,

@@ -1,7 +1,7 @@
 //! Configuration of a function of the http lane, as the package gives it.
 //!
-//! The package has checked the values. What only the engine can tell, such as whether a pattern or
-//! a certificate can be used, is the error of the method that makes the function.
+//! The package has checked the values. Faults that only the engine can find, such as an unusable
+//! pattern or certificate, are errors of the methods here.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct HttpSettings {
     tariff: Option<TariffSettings>,
 }
 
-/// How responses are read.
+/// Reader of responses.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum ResponseSettings {
@@ -57,7 +57,7 @@ enum KeySettings {
     Text(Secret),
     /// The key as it was read from a file, and the file.
     File(Secret, RawPath),
-    /// Position among the sources that ask a function of the user.
+    /// Position among the keys that functions of the user return.
     Function(usize),
 }
 
@@ -78,7 +78,7 @@ impl HttpSettings {
         Some(Arc::new(Spending::new(cap)))
     }
 
-    /// Makes the function; `keys` are the sources that ask functions for a key.
+    /// Makes the function; `keys` has the keys that functions of the user return.
     pub fn function(&self, caps: &[Arc<Spending>], keys: &[KeySource]) -> Result<HttpFunction, String> {
         let path = |path: &Option<String>| path.as_deref().map(json_path).transpose();
         let parser = match &self.response {
@@ -118,7 +118,7 @@ pub struct ParseSettings {
     value: String,
     words: Vec<(String, f64)>,
     others: Vec<String>,
-    /// Most likely tokens that a request asks for: used by the package.
+    /// Number of likely tokens in a response; the package puts it into requests.
     #[serde(rename = "top")]
     _top: usize,
     which: Option<Which>,

@@ -133,9 +133,8 @@ def test_a_call_stands_at_the_users_line() -> None:
 
 
 def test_a_process_that_ended_or_does_not_answer_has_one_line() -> None:
-    from guerdon.cli.top.frame import print_once
-
     from guerdon.cli.top.board import Seen
+    from guerdon.cli.top.layout import print_once
 
     def one(pid: int, condition: str) -> Seen:
         return Seen(read(json.dumps(state(pid, rank=0)).encode(), pid), condition)

@@ -33,7 +33,7 @@ def check_folders(specs: Iterable[FunctionSpec]) -> None:
 
 
 def folder_config(spec: FunctionSpec) -> dict[str, Any] | None:
-    """The form for the engine of a function's folder, if it has one, with the function's version."""
+    """The folder of a function for the engine, with the function's version; None without one."""
     if spec.cache is None:
         return None
     return {"folder": os.fsencode(spec.cache.folder), "size": spec.cache.size, "version": version_of(spec)}

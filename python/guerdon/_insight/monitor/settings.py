@@ -125,7 +125,7 @@ def _config(
         rank=launcher.rank(),
         host=socket.gethostname(),
         python=platform.python_version(),
-        program=(sys.argv or [""])[0],
+        program=os.fsencode((sys.argv or [""])[0]).decode(errors="replace"),
         socket=None if path is None else os.fsencode(path),
         address=address,
         fleets=fleets,

@@ -36,7 +36,7 @@ pub struct JournalConfig {
     pub rotate: u64,
 }
 
-/// What a journal needs of its engine.
+/// Parts of an engine that a journal needs.
 pub struct JournalSources {
     /// Makes a reason and a traceback of a note.
     pub describe: fn(Note) -> (String, Option<String>),
