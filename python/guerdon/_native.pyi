@@ -79,14 +79,14 @@ class CompoundConfig:
     def __new__(
         cls,
         kind: str,
-        members: Sequence[tuple[HttpConfig, Sequence[int]]],
+        members: Sequence[HttpConfig],
         rules: tuple[float, int, int | None, tuple[object, ...] | None],
         settings: Mapping[str, Any],
     ) -> CompoundConfig:
         """See `guerdon._lanes.http.compound`.
 
         Args:
-            members: Requests, and columns of the second sample.
+            members: Their requests.
             rules: Timeout in seconds, retries, requests in flight, limit.
             settings: Those of the kind.
 
@@ -521,6 +521,7 @@ class FunctionColumns:
         finish_names: Sequence[str] = ...,  # none
         finish_columns: Sequence[int] = ...,  # none
         tokens: Sequence[float] | None = None,  # of each sample
+        second: Sequence[int] = ...,  # positions of the second sample's, in calls on pairs
     ) -> FunctionColumns: ...
 
 @final

@@ -268,6 +268,7 @@ def test_a_config_says_all_to_the_engine() -> None:
         "compose": None,
         "member_of": None,
         "has_fallback": False,
+        "second_columns": (),
         "run_if": None,
         "pure": False,
         "cache": None,

@@ -1,17 +1,13 @@
 //! `CompoundConfig`: a function whose calls are several requests, as Python says it.
 
 use guerdon_core::function::Policy;
-use guerdon_http::{CaseRules, Compound, CompoundFunction, CompoundMember, Outputs, Pairwise, PairwiseScore, Schedule};
+use guerdon_http::{CaseRules, Compound, CompoundFunction, Outputs};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::http::HttpConfig;
 use crate::limit::LimitArg;
 use crate::words::{Seconds, Word, word};
-
-/// A member: its requests, and the columns that are those of the second sample of a comparison.
-#[derive(FromPyObject)]
-struct MemberArg<'py>(PyRef<'py, HttpConfig>, Vec<usize>);
 
 /// Rules for requests: timeout, retries, requests in flight, limit.
 #[derive(FromPyObject)]
@@ -44,49 +40,29 @@ pub fn outputs_match(expected: &str, printed: &str, rule: &str) -> PyResult<bool
     Ok(word::<Outputs>(rule)?.matches(expected, printed))
 }
 
-/// Settings of comparisons.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct PairwiseArg {
-    schedule: String,
-    rounds: Option<usize>,
-    score: Word<PairwiseScore>,
-    both_orders: bool,
-}
-
 /// One function of the http lane with compound calls. The package has checked the values.
 #[pyclass(frozen, module = "guerdon._native", name = "CompoundConfig")]
 pub struct CompoundConfig {
     pub function: CompoundFunction,
 }
 
-fn unknown(what: &str, value: &str) -> PyErr {
-    PyValueError::new_err(format!("unknown {what} '{value}'"))
-}
-
 #[pymethods]
 impl CompoundConfig {
     /// `settings` are those of the kind.
     #[new]
-    fn new(kind: &str, members: Vec<MemberArg<'_>>, rules: RulesArg, settings: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(
+        kind: &str,
+        members: Vec<PyRef<'_, HttpConfig>>,
+        rules: RulesArg,
+        settings: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
         let kind = match kind {
             "criteria" => Compound::Criteria,
             "rubric" => Compound::Rubric(settings.get_item("columns")?.extract()?),
-            "pairwise" => {
-                let PairwiseArg { schedule, rounds, score, both_orders } = settings.extract()?;
-                let schedule = match &*schedule {
-                    "circular" => Schedule::Circular,
-                    "all" => Schedule::AllPairs,
-                    "swiss" => Schedule::Swiss(rounds),
-                    other => return Err(unknown("schedule", other)),
-                };
-                Compound::Pairwise(Pairwise { schedule, score: score.0, both_orders })
-            }
             "cases" => Compound::Cases(settings.get_item("cases")?.extract::<CasesArg>()?.rules()),
-            other => return Err(unknown("kind of calls", other)),
+            other => return Err(PyValueError::new_err(format!("unknown kind of calls '{other}'"))),
         };
-        let member = |MemberArg(http, second): MemberArg<'_>| CompoundMember { request: http.function.clone(), second };
-        let members: Vec<CompoundMember> = members.into_iter().map(member).collect();
+        let members: Vec<_> = members.iter().map(|http| http.function.clone()).collect();
         if members.is_empty() {
             return Err(PyValueError::new_err("a function without members"));
         }

@@ -128,6 +128,8 @@ impl Engine {
         let parts = Parts::start(py, &runtime, &functions, workers, options)?;
         let kind = |one: &FunctionConfig| match &parts.remote {
             Some(_) if one.anywhere => LaneKind::Process,
+            // The values of pairs are put together as bytes, which every lane takes.
+            _ if !one.function.second_columns.is_empty() && !one.lane.takes_bytes() => LaneKind::Process,
             _ => one.lane,
         };
         let one_by_one = |one: &Function| one.shape == Shape::Sample && one.gather.is_none();

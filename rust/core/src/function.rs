@@ -160,8 +160,10 @@ pub struct Function {
     /// The function that makes its calls, of a hidden one (`compose`): it has no cells in results.
     /// Hidden functions follow all others.
     pub member_of: Option<FunctionId>,
-    /// The most member calls that one of its calls makes.
+    /// The most member calls that one of its calls makes for a sample.
     pub member_calls: usize,
+    /// Columns whose values are the second sample's, if it compares two.
+    pub second_columns: Arc<[usize]>,
     /// True if another function is called where it fails: its calls don't wait for an open circuit
     /// breaker.
     pub has_fallback: bool,
@@ -189,6 +191,7 @@ impl Function {
             cache: None,
             member_of: None,
             member_calls: 0,
+            second_columns: Arc::default(),
             has_fallback: false,
             pinned: false,
             isolated: false,

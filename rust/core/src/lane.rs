@@ -101,6 +101,10 @@ pub trait Lane: Send + Sync + 'static {
     /// the scheduler held.
     fn member_ended(&self, _end: MemberEnd) {}
 
+    /// The time has come that was set for a call: batch, function and first sample. Called with no
+    /// lock of the scheduler held.
+    fn woken(&self, _call: (u64, FunctionId, usize)) {}
+
     /// Learns that calls were ended from outside. Called with no lock held.
     fn calls_swept(&self) {}
 

@@ -1,8 +1,9 @@
 //! Member calls: calls of hidden functions that another function's call requests (`compose`).
 //!
-//! Each call of a composite function may request one call in each of its slots. The calls of one
-//! slot are a separate batch, whose owner is a `CallOwner`, so that lanes, retries, limits and
-//! gathering treat them as all others.
+//! Each call of a composite function may request one call on a sample in each of its slots. The
+//! calls of one slot are a separate batch, whose owner is a `CallOwner`, so that lanes, retries,
+//! limits and gathering treat them as all others. If the owner's calls are of groups, its members'
+//! are of pairs of samples, and the slot says how far the second is behind the first (`Pairs`).
 
 use crate::function::FunctionId;
 use crate::outcome::{Note, Outcome};
@@ -12,14 +13,17 @@ use crate::report::NamedExtra;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberCall {
     pub function: FunctionId,
+    /// Its sample; of a pair the first.
+    pub sample: usize,
     pub slot: usize,
 }
 
 /// Result of a member call.
 #[derive(Clone, Debug)]
 pub struct MemberEnd {
-    /// The call that requested it: batch, function and sample.
+    /// The call that requested it: batch, function and first sample.
     pub owner: (u64, FunctionId, usize),
+    pub sample: usize,
     pub slot: usize,
     pub outcome: Outcome,
     pub attempts: u16,
@@ -28,4 +32,12 @@ pub struct MemberEnd {
     pub extra: Vec<NamedExtra>,
     /// Its record, as JSON.
     pub record: Option<Vec<u8>>,
+}
+
+impl MemberEnd {
+    /// Returns why it failed, if it did.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let why = self.note.as_ref().map(|note| &note.reason).filter(|_| self.outcome.status.is_failure())?;
+        Some(if self.attempts > 1 { format!("{why} (after {} attempts)", self.attempts) } else { why.clone() })
+    }
 }

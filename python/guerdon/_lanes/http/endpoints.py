@@ -136,7 +136,7 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
         # A column of a rubric is asked for with the others.
         index = visible.get(getattr(specs[index].compound, "leader", function), index)
     composition = None if index is None else specs[index].composition
-    names = ("",) if composition is None or composition.kind == "votes" else composition.names
+    names = ("",) if composition is None or len(composition.names) == 1 else composition.names
     called = () if index is None else specs[index].called
     fleets = {name: (spec, spec.fleet) for name, spec in zip(names, called, strict=False) if spec.fleet is not None}
     if not fleets:

@@ -92,6 +92,7 @@ _OF_DRIVERS: Final = {
     "on_failure": "nan",
     "pure": False,
     "has_fallback": False,
+    "second_columns": (),
     "anywhere": False,
 }
 

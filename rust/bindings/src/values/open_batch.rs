@@ -111,7 +111,7 @@ impl OpenBatchValues {
             let mut captured = [None, None];
             for (kind, captured) in kinds.iter().zip(&mut captured) {
                 if matches!(kind.values, SampleValues::Wire(_)) {
-                    *captured = Some(Arc::new(wire.columns(&kind.arguments.columns)?));
+                    *captured = Some(Arc::new(wire.columns(&kind.arguments.columns, &kind.arguments.second)?));
                 }
             }
             wires.push(captured);
@@ -356,18 +356,35 @@ struct FrameRows {
     rows: Vec<(u32, Row)>,
 }
 
+impl FrameRows {
+    fn row(&self, sample: u32) -> Option<(&WireValues, u32)> {
+        let index = self.rows.binary_search_by_key(&sample, |(held, _)| *held).ok()?;
+        let (wire, row) = &self.rows[index].1;
+        Some((wire, *row))
+    }
+}
+
 impl Payload for FrameRows {
     fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
         self.names.as_deref()
     }
 
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
-        let row = |sample: &u32| {
-            let index = self.rows.binary_search_by_key(sample, |(held, _)| *held).ok()?;
-            let (wire, row) = &self.rows[index].1;
-            Some((&**wire, *row))
-        };
+        let row = |sample: &u32| self.row(*sample);
         WireValues::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), sent, out);
+    }
+
+    fn encode_pairs(
+        &self,
+        _: FunctionId,
+        pairs: &[(u32, u32)],
+        second_columns: &[usize],
+        sent: &mut SentConstants,
+        out: &mut Vec<u8>,
+    ) {
+        let row = |(first, second): &(u32, u32)| Some((self.row(*first)?, self.row(*second)?));
+        let rows: Vec<_> = pairs.iter().filter_map(row).collect();
+        WireValues::encode_pairs_from(&rows, second_columns, sent, out);
     }
 
     fn modules(&self, _: FunctionId, _: bool, each: &mut dyn FnMut(&str)) {
@@ -376,17 +393,12 @@ impl Payload for FrameRows {
     }
 
     fn identity(&self, _: FunctionId, sample: u32, out: &mut Vec<u8>) -> bool {
-        let found = self.rows.binary_search_by_key(&sample, |(held, _)| *held);
-        found.is_ok_and(|index| {
-            let (wire, row) = &self.rows[index].1;
-            wire.identity(*row, out)
-        })
+        self.row(sample).is_some_and(|(wire, row)| wire.identity(row, out))
     }
 
     fn text(&self, _: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {
-        let index = self.rows.binary_search_by_key(&sample, |(held, _)| *held).ok()?;
-        let (wire, row) = &self.rows[index].1;
-        wire.text(column, *row)
+        let (wire, row) = self.row(sample)?;
+        wire.text(column, row)
     }
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {

@@ -31,6 +31,7 @@ use crate::function::{Function, FunctionId, Shape, visible};
 use crate::grid::Grid;
 use crate::open_batch::OpenBatch;
 use crate::outcome::{Note, Outcome, Status, Times};
+use crate::pairs::Pairs;
 use crate::payload::{Gone, Payload, PayloadRelease, SharedPayload};
 use crate::report::{NamedExtra, Usage};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -81,8 +82,26 @@ struct Ready {
 pub(crate) struct CallOwner {
     pub batch: Arc<Batch>,
     pub function: FunctionId,
-    /// The number of the member call within its call: which draw, or which member.
+    /// The number of the member call within its call: which draw, which member, or which pair of a
+    /// sample.
     pub slot: usize,
+}
+
+impl CallOwner {
+    /// The first sample of the call that requested a member call on this sample.
+    pub(crate) fn first(&self, sample: usize) -> usize {
+        match self.batch.functions[self.function].shape {
+            Shape::Group => sample - sample % self.batch.group_size.max(1),
+            Shape::Sample | Shape::Batch => sample,
+        }
+    }
+
+    /// The pairs that its calls of a member are about, if they are.
+    fn pairs_of(&self, member: FunctionId) -> Option<Pairs> {
+        let Function { second_columns, .. } = &self.batch.functions[member];
+        let (group_size, distance) = (self.batch.group_size, self.slot + 1);
+        (!second_columns.is_empty()).then(|| Pairs { second_columns: second_columns.clone(), group_size, distance })
+    }
 }
 
 /// A batch in flight, or finished.
@@ -95,6 +114,8 @@ pub struct Batch {
     columns: usize,
     /// Present in a batch of member calls. Indexes of samples and values are the owner's.
     owner: Option<CallOwner>,
+    /// Present if these are about pairs of samples.
+    pairs: Option<Pairs>,
     /// Number of samples of a batch that does not grow.
     samples: usize,
     group_size: usize,
@@ -168,7 +189,8 @@ impl Batch {
         let spec = BatchSpec { streamed: true, ..BatchSpec::whole(0, 1, Box::new(Gone)) };
         let batch = Self::of_one_function(id, clock, functions, function, spec)?;
         let additions = batch.additions.map(OpenBatch::in_any_order);
-        Ok(Self { owner: Some(owner), dependents: None, additions, ..batch })
+        let pairs = owner.pairs_of(function);
+        Ok(Self { owner: Some(owner), pairs, dependents: None, additions, ..batch })
     }
 
     /// The calls of one function, for which nobody waits here: they belong to a batch elsewhere.
@@ -220,6 +242,7 @@ impl Batch {
             clock,
             columns: known,
             owner: None,
+            pairs: None,
             samples: spec.samples,
             group_size: spec.group_size,
             additions,
@@ -332,12 +355,24 @@ impl Batch {
     /// Returns the values for the calls; `None` once it was released.
     #[must_use]
     pub fn payload(&self) -> Option<SharedPayload> {
-        self.visible().payload.lock().clone()
+        let payload = self.visible().payload.lock().clone();
+        match &self.pairs {
+            Some(pairs) => payload.map(|payload| pairs.of(&payload)),
+            None => payload,
+        }
     }
 
     /// Looks at what the calls are made of, without keeping it.
     pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
         self.visible().payload.lock().as_deref().map(look)
+    }
+
+    /// Tokens of a call on this sample, where its function counts them.
+    pub(crate) fn tokens(&self, function: FunctionId, sample: u32) -> Option<f64> {
+        self.with_payload(|payload| match &self.pairs {
+            Some(pairs) => pairs.tokens(payload, function, sample),
+            None => payload.tokens(function, sample),
+        })?
     }
 
     /// Gives up what the calls were made of, once all of them have ended: a result that is kept
