@@ -457,6 +457,7 @@ class FunctionColumns:
         finish_names: Sequence[str] = ...,  # none
         finish_columns: Sequence[int] = ...,  # none
         tokens: Sequence[float] | None = None,  # of each sample
+        second: Sequence[int] = ...,  # positions of the second sample's, in calls on pairs
     ) -> FunctionColumns: ...
 
 @final

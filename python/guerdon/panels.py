@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
@@ -19,15 +18,17 @@ from guerdon._functions.cache_folder import Cache, checked_cache
 from guerdon._functions.conditions import RunIf, checked_run_if
 from guerdon._functions.options import Options, flag
 from guerdon._functions.policy import checked_policy
-from guerdon._functions.spec import Composition, FunctionSpec
-from guerdon._lanes.http.composite import CompositeReward, member_spec, wants_of
-from guerdon._lanes.http.compound import CompoundPlan, CompoundReward, plan_of
+from guerdon._functions.spec import Comparisons, Composition, FunctionSpec
+from guerdon._functions.stateful import StatefulReward
+from guerdon._lanes.http.composite import CompositeReward, compared, compared_by, member_spec, wants_of
+from guerdon._lanes.http.compound import CompoundPlan
 from guerdon._lanes.http.options import name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward
 from guerdon._lanes.http.rubric import Rubric
 from guerdon._lanes.http.server import Server
 from guerdon._system.units import integer, number
 from guerdon.errors import RegistrationError, with_known_options
+from guerdon.functions import reward
 from guerdon.judges import judge
 from guerdon.limits import Limit
 from guerdon.parse import Parse
@@ -37,6 +38,8 @@ __all__ = ["Rubric", "pairwise", "panel", "rubric"]
 _REDUCTIONS = ("median", "mean", "majority", "min", "max")
 _WEIGHTED = ("median", "mean", "majority")
 _MOST_MEMBERS = 64
+# Options of a group's scores, whatever compares.
+_OF_GROUPS = ("total_timeout", "on_failure", "max_failure_rate")
 _MOST_CRITERIA = 64
 
 
@@ -141,9 +144,10 @@ def panel(
 
 @partial(with_known_options, others=judge, values=(Server, Limit))
 def pairwise(
+    better: Callable[..., Any] | StatefulReward | None = None,
     *,
-    model: str,
-    prompt: str | Sequence[Mapping[str, str]],
+    model: str | None = None,
+    prompt: str | Sequence[Mapping[str, str]] | None = None,
     schedule: Literal["circular", "all", "swiss"] = "circular",
     rounds: int | None = None,
     score: Literal["bradley_terry", "win_rate"] = "bradley_terry",
@@ -154,12 +158,17 @@ def pairwise(
 ) -> HttpReward:
     """Make a reward function that compares the completions of a group in pairs.
 
-    A judge sees two completions and says which is better. If ``both_orders`` is set, it sees them
-    again the other way round: a pair that it judges by place, not by content, is a tie. A group of
-    one abstains. ``result.extra`` has, by sample, the ``<name>/comparisons`` that counted, and of
-    them the ``<name>/ties`` and the ``<name>/flips``, ties because the judge contradicted itself.
+    A judge, or your own function, sees two completions and says which is better. If
+    ``both_orders`` is set, it sees them again the other way round: a pair that it judges by place,
+    not by content, is a tie. A group of one abstains. ``result.extra`` has, by sample, the
+    ``<name>/comparisons`` that counted, and of them the ``<name>/ties`` and the ``<name>/flips``,
+    ties because the judge contradicted itself.
 
     Args:
+        better: A function that compares, in place of a judge, on any lane: ``better(prompt,
+            completion_a, completion_b)``, with parameters as in ``prompt`` below, or what
+            `guerdon.reward` makes of it. It returns 1 for the first, 0 for the second and 0.5 for a
+            tie, or a share between.
         model: As for `guerdon.judge`.
         prompt: The question, with ``{completion_a}`` and ``{completion_b}`` (and any other column
             with ``_a`` or ``_b``) for the two samples; a column without either is the first's, such
@@ -174,7 +183,8 @@ def pairwise(
         parse: Gives 1 for the first, 0 for the second and 0.5 for a tie, or a share between; by
             default ``[[A]]``, ``[[B]]`` and ``[[C]]`` for a tie.
         name: In metrics, files and messages; unique in a dispatcher.
-        **options: All others of `guerdon.judge`, except ``votes`` and ``pass_messages``;
+        **options: Of a function ``total_timeout``, ``on_failure`` and ``max_failure_rate``. Of a
+            judge all others of `guerdon.judge`, except ``votes`` and ``pass_messages``;
             ``images=["picture_a", "picture_b"]`` shows both samples' images, and a column without
             ``_a`` or ``_b`` those that they share. A pair whose requests fail does
             not count; a sample with fewer than half of its comparisons is an `error`. Shortly
@@ -206,6 +216,21 @@ def pairwise(
             raise RegistrationError(f"{wrong}rounds={rounds!r} is for schedule='swiss' alone.")
         if (integer(rounds) or 0) < 1:
             raise RegistrationError(f"{wrong}rounds={rounds!r}: expected a whole number of at least 1.")
+    comparisons = Comparisons(schedule, rounds, score, both_orders)
+    if better is not None:
+        judges = {"model": model, "prompt": prompt, "parse": parse, **options}
+        odd = next((key for key, value in judges.items() if value is not None and key not in _OF_GROUPS), None)
+        if odd is not None:
+            raise RegistrationError(
+                f"{wrong}{odd}= is for a judge. Give a function its own options by guerdon.reward: "
+                f"pairwise(reward(better, {odd}=…))."
+            )
+        function = better if hasattr(type(better), "__guerdon_decorated__") else reward(better)
+        compares = member_spec(name, "comparison", function)
+        policy = checked_policy(name, Options(name=name, **options), "group")
+        return CompositeReward((pairwise, given), compared_by(name, compares, comparisons, policy))
+    if model is None or prompt is None:
+        raise RegistrationError(f"{wrong}expected a function that compares, or model= and prompt= of a judge.")
     _refuse_votes(name, options)
     if options.get("pass_messages"):
         raise RegistrationError(
@@ -215,24 +240,7 @@ def pairwise(
     if parse is None:
         parse = parsers.regex(r"\[\[([ABC])\]\]", {"A": 1.0, "B": 0.0, "C": 0.5})
     asked = judge(model=model, prompt=prompt, parse=parse, name=name, **options)
-    plan = plan_of(asked)
-    columns = [field.column for field in plan.fields]
-    if not any(column.endswith("_a") for column in columns) or not any(column.endswith("_b") for column in columns):
-        raise RegistrationError(
-            f"{wrong}prompt: a comparison needs both samples, as in {{completion_a}} and {{completion_b}}."
-        )
-    compound = CompoundPlan.of(
-        "pairwise", [(name, asked)], schedule=schedule, rounds=rounds, score=score, both_orders=both_orders
-    )
-    second = tuple(place for place, field in enumerate(compound.fields) if field.column.endswith("_b"))
-    fields = tuple(replace(field, column=_column_of(field.column)) for field in compound.fields)
-    (member,) = compound.members
-    compound = replace(compound, members=(replace(member, second=second),), fields=fields)
-    own = [name for field in fields for name in field.columns]
-    spec = asked.spec
-    return CompoundReward(
-        (pairwise, given), name, compound, spec.policy, columns=own, shape="group", run_if=spec.run_if
-    )
+    return CompositeReward((pairwise, given), compared(asked.spec, comparisons))
 
 
 @partial(with_known_options, others=judge, values=(Server, Limit))
@@ -334,11 +342,6 @@ def _criteria(name: str, given: object) -> dict[str, str]:
             f"reward function {name!r}: criteria: expected a dict of 1 to {_MOST_CRITERIA} names and lines of text."
         )
     return texts
-
-
-def _column_of(field: str) -> str:
-    """The column of a field that says which of two samples is meant."""
-    return field[:-2] if field.endswith(("_a", "_b")) else field
 
 
 def _weights(name: str, reduce: str, weights: object, members: int) -> list[float]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, StatefulReward, Status, reward
+from guerdon import Dispatcher, StatefulReward, Status, pairwise, reward
 from tests.cluster.in_memory import Clustered, InMemoryCluster
 
 WHERE = ["here", "host", "node"]
@@ -58,6 +58,28 @@ def source(lane: str, where: str) -> Any:
     anywhere: dict[str, Any] = {"node": "any"} if where == "node" and lane != "process" else {}
     name = {"integers": "thread"}.get(lane, lane)
     return reward(kind(), name="source", lane=name, **anywhere)  # type: ignore[call-overload]
+
+
+def longer(completion_a: str, completion_b: str) -> float:
+    return 0.5 if len(completion_a) == len(completion_b) else float(len(completion_a) > len(completion_b))
+
+
+async def longer_on_loop(completion_a: str, completion_b: str) -> float:
+    return longer(completion_a, completion_b)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("lane", LANES)
+def test_samples_of_a_group_are_compared(lane: str, where: str) -> None:
+    compares = pairwise(on_lane(lane, where, longer, longer_on_loop), schedule="all", score="win_rate")
+    with dispatcher_on(where, [compares]) as dispatcher:
+        batch = dispatcher.score(completions=COMPLETIONS, num_generations=2)
+        stream = dispatcher.stream(num_generations=2)
+        for completion in COMPLETIONS:
+            stream.add(completions=[completion])
+        stream.finish()
+        for result in (batch, stream.result()):
+            assert result.rewards.ravel().tolist() == [0.0, 1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("where", WHERE)

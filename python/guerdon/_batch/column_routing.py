@@ -117,7 +117,9 @@ class _BatchColumns:
             tokens = consumer.counting.count(self._data, *route.counted)
         fields = consumer.spec.text_fields
         if fields is None:
-            return FunctionColumns(route.names, route.columns, route.finish_names, route.finish_columns, tokens)
+            finish = route.finish_names, route.finish_columns
+            second = route.consumer.spec.second_columns
+            return FunctionColumns(route.names, route.columns, *finish, tokens, second)
         filled = [self._fill(route.available, field, consumer.spec.name) for field in fields]
         return FunctionColumns([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
 

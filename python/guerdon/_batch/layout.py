@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data
 from guerdon._batch.token_counts import Counting
-from guerdon._functions.spec import FunctionSpec, Wants
+from guerdon._functions.spec import FunctionSpec, Wants, column_of
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
         finish_names, _ = _arrange(spec.finish, there)
         finish_columns = [place(there[name]) for name in finish_names]
     names = None if by_position else names
-    use = None if counted is not None else FunctionColumns(names, columns, finish_names, finish_columns)
+    use = None
+    if counted is None:
+        use = FunctionColumns(names, columns, finish_names, finish_columns, second=spec.second_columns)
     return Route(consumer, available, names, columns, finish_names, finish_columns, use, counted)
 
 
@@ -171,6 +173,9 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
             if there:
                 available[name] = (kind, key)
     available.update((name, ("dataset", name)) for name in data.dataset if name not in available)
+    if spec.second_columns:
+        of_pairs = (name for name in wants.named if column_of(name) in available)
+        available.update([(name, available[column_of(name)]) for name in of_pairs])
     missing = wants.missing(available)
     if missing:
         raise DataError(_missing(spec, called, missing, wants, data, available))

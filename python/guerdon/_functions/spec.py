@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +25,18 @@ from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit
 if TYPE_CHECKING:
     from guerdon._functions.lane_plan import CompoundCalls, EndpointList, KernelCalls, Keys, RequestPlan, TextField
 
-__all__ = ["Composition", "FunctionSpec", "Lane", "Shape", "Wants", "with_members"]
+__all__ = ["Comparisons", "Composition", "FunctionSpec", "Lane", "Shape", "Wants", "column_of", "with_members"]
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Pairs of a group's samples that are compared, and the scores made of them: options of
+    `guerdon.pairwise`."""
+
+    schedule: Literal["circular", "all", "swiss"]
+    rounds: int | None
+    score: Literal["bradley_terry", "win_rate"]
+    both_orders: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +45,9 @@ class Composition:
     lane.
 
     Attributes:
-        kind: ``"votes"`` of one member, a ``"panel"`` of several, or a ``"fallback"`` of two, the
-            second of which is called where the first failed, or of one alone.
+        kind: ``"votes"`` of one member, a ``"panel"`` of several, a ``"fallback"`` of two, the
+            second of which is called where the first failed, or of one alone, or ``"pairwise"``
+            comparisons by one.
         names: Those of the members, as ``result.extra`` calls them.
         members: They have no place in results, and follow all functions that do.
         reduce: What becomes of their scores.
@@ -43,21 +55,25 @@ class Composition:
         weights: One per member; empty: all count the same.
         min_agreement: Abstain where the most common score has a smaller share of them.
         votes: Calls of the only member at most; None of a panel.
+        comparisons: Rules of comparisons, which have none of those above.
     """
 
-    kind: Literal["votes", "panel", "fallback"]
+    kind: Literal["votes", "panel", "fallback", "pairwise"]
     names: tuple[str, ...]
     members: tuple[FunctionSpec, ...]
-    reduce: str
-    needed: int
+    reduce: str = "median"
+    needed: int = 1
     weights: tuple[float, ...] = ()
     min_agreement: float | None = None
     votes: int | None = None
+    comparisons: Comparisons | None = None
 
     def native(self, positions: Sequence[int]) -> dict[str, Any]:
         """Returns the form for the engine, which has its members, and then their parsers, at these
         positions."""
-        return {
+        if self.comparisons is not None:
+            return {"pairwise": {"function": positions[0], **asdict(self.comparisons)}}
+        rules = {
             "kind": self.kind,
             "members": list(zip(self.names, positions, strict=False)),
             "votes": self.votes,
@@ -66,10 +82,12 @@ class Composition:
             "needed": self.needed,
             "min_agreement": self.min_agreement,
         }
+        return {"opinions": rules}
 
     def identity(self) -> tuple[object, ...]:
         """Everything beside its members that decides a score."""
-        return self.kind, self.names, self.reduce, self.needed, self.weights, self.min_agreement, self.votes
+        rules = self.reduce, self.needed, self.weights, self.min_agreement, self.votes, self.comparisons
+        return self.kind, self.names, *rules
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +123,8 @@ class FunctionSpec:
         has_fallback: Whether another member is called where it fails.
         parser: The function that reads the answers of a judge, called by the engine where that is a
             member.
+        second_columns: Of a member that compares two samples: which of its columns, by number, are
+            the second one's.
         kernel: What scores (native lane).
         factory: The call that made it, of a function that comes with Guerdon.
     """
@@ -135,6 +155,7 @@ class FunctionSpec:
     member_of: str | None = None
     has_fallback: bool = False
     parser: FunctionSpec | None = None
+    second_columns: tuple[int, ...] = ()
     kernel: KernelCalls | None = None
     factory: Factory | None = None
 
@@ -281,6 +302,7 @@ class FunctionSpec:
         function["member_of"] = None if self.member_of is None else positions[self.member_of]
         function["has_fallback"] = self.has_fallback
         function["parsing"] = parsing
+        function["second_columns"] = self.second_columns
         number = isinstance(policy.on_failure, float)
         function["policy"] |= {
             "total_timeout": policy.total_timeout,
@@ -344,6 +366,12 @@ class FunctionSpec:
         """Returns whether one call may hold samples of several batches; records would belong to
         none."""
         return not self.wants.records
+
+
+def column_of(name: str) -> str:
+    """The column behind a name of a function that compares two samples: ``completion`` of
+    ``completion_a`` and ``completion_b``."""
+    return name[:-2] if name.endswith(("_a", "_b")) else name
 
 
 def with_members(specs: Iterable[FunctionSpec]) -> tuple[FunctionSpec, ...]:

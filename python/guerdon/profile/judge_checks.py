@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._functions.spec import FunctionSpec
+from guerdon._functions.spec import Comparisons, FunctionSpec
 from guerdon._lanes.http.compound import CompoundPlan
 from guerdon._lanes.http.endpoints import unreachable
 from guerdon.dispatcher import Dispatcher
@@ -84,7 +84,7 @@ def check_judge(
     Returns: By column.
     """
     leader = unit[0]
-    pairwise = isinstance(leader.compound, CompoundPlan) and leader.compound.kind == "pairwise"
+    pairwise = leader.composition is not None and leader.composition.comparisons is not None
     priced = any(plan.cost.price for plan in leader.plans)
     plain = [_plain(spec) for spec in unit]
     cap = max_cost if priced else None
@@ -155,15 +155,13 @@ def _plain(spec: FunctionSpec) -> FunctionSpec:
     """Without gates, caches and retries, so that there are no more requests than announced; a
     comparison asks about each pair once, in the order given."""
     compound = spec.compound
-    if isinstance(compound, CompoundPlan) and compound.kind == "pairwise":
-        settings = {**compound.settings, "both_orders": False, "score": "win_rate", "schedule": "circular"}
-        compound = replace(compound, settings={**settings, "rounds": None})
     if isinstance(compound, CompoundPlan):
         without = {each.spec: _without_retries(each.spec) for each in compound.members}
         compound = replace(compound, members=tuple(replace(each, spec=without[each.spec]) for each in compound.members))
     if spec.composition is not None:
         members = tuple(_without_retries(member) for member in spec.composition.members)
-        spec = replace(spec, composition=replace(spec.composition, members=members))
+        once = spec.composition.comparisons and Comparisons("circular", None, "win_rate", both_orders=False)
+        spec = replace(spec, composition=replace(spec.composition, members=members, comparisons=once))
     spec = _without_retries(spec)
     policy = replace(spec.policy, on_failure="nan", max_failure_rate=1.0)
     return replace(spec, run_if=None, cache=None, pure=False, compound=compound, policy=policy)

@@ -74,7 +74,7 @@ def plan_judge(subject: Subject, cases: Sequence[Case], samples: int, max_cost: 
         max_cost: What all of it may cost; without a price it does not count.
     """
     spec = subject.spec
-    pairwise = isinstance(spec.compound, CompoundPlan) and spec.compound.kind == "pairwise"
+    pairwise = spec.composition is not None and spec.composition.comparisons is not None
     wished = min(samples, len(cases) if not pairwise else max(1, len(cases) - 1))
     requests = (PAIR_CALLS if pairwise else SAMPLE_CALLS) * _requests(spec)
     each = _cost(subject, cases, requests)

@@ -1,13 +1,20 @@
 //! `CompositeArg`: the members of a function and the rule for their scores, as Python gives them.
 
-use guerdon_core::compose::{Composite, Members, Reduce, Reduction};
+use guerdon_core::compose::{Composite, Members, Opinions, Pairwise, PairwiseScore, Reduce, Reduction, Schedule};
 use guerdon_core::function::FunctionId;
 use serde::{Deserialize, Deserializer};
 
 /// The dict of `Composition.native`, whose values the package has checked.
 #[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CompositeArg {
+    Opinions(OpinionsArg),
+    Pairwise(PairwiseArg),
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CompositeArg {
+struct OpinionsArg {
     kind: String,
     /// Names in `result.extra`, and positions.
     members: Vec<(String, FunctionId)>,
@@ -19,15 +26,51 @@ struct CompositeArg {
     min_agreement: Option<f64>,
 }
 
+/// Rule for the pairs of a comparison; `rounds` are those of "swiss".
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ScheduleArg {
+    Circular,
+    All,
+    Swiss,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PairwiseArg {
+    /// Position of the function that compares two samples.
+    function: FunctionId,
+    schedule: ScheduleArg,
+    rounds: Option<usize>,
+    score: PairwiseScore,
+    both_orders: bool,
+}
+
 impl CompositeArg {
     fn composite(self) -> Composite {
+        match self {
+            Self::Opinions(opinions) => Composite::Opinions(opinions.opinions()),
+            Self::Pairwise(PairwiseArg { function, schedule, rounds, score, both_orders }) => {
+                let schedule = match schedule {
+                    ScheduleArg::Circular => Schedule::Circular,
+                    ScheduleArg::All => Schedule::AllPairs,
+                    ScheduleArg::Swiss => Schedule::Swiss(rounds),
+                };
+                Composite::Pairwise(Pairwise { function, schedule, score, both_orders })
+            }
+        }
+    }
+}
+
+impl OpinionsArg {
+    fn opinions(self) -> Opinions {
         let Self { kind, members, votes, reduce, weights, needed, min_agreement } = self;
         let members = match (votes, &members[..]) {
             (Some(votes), [(_, function), ..]) => Members::Votes { function: *function, votes },
             _ if kind == "fallback" => Members::Fallback(members),
             _ => Members::Panel(members),
         };
-        Composite { members, rules: Reduction { reduce, weights, needed, min_agreement } }
+        Opinions { members, rules: Reduction { reduce, weights, needed, min_agreement } }
     }
 }
 

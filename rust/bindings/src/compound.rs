@@ -4,19 +4,12 @@ use std::sync::Arc;
 
 use guerdon_core::function::Policy;
 use guerdon_core::spending::Spending;
-use guerdon_http::{
-    CaseRules, Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpSettings, KeySource, Outputs, Pairwise,
-    PairwiseScore, Schedule,
-};
+use guerdon_http::{CaseRules, Compound, CompoundFunction, CompoundSpec, HttpSettings, KeySource, Outputs};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
-
-/// A member: its requests, and the columns that are those of the second sample of a comparison.
-#[derive(Deserialize)]
-pub struct MemberArg(HttpSettings, Vec<usize>);
 
 /// Rules for judging programs: the rule for outputs, whether the share counts, seconds for all
 /// cases, for one and for the compiler, bytes of output, the source above a program whose functions
@@ -38,22 +31,12 @@ pub fn outputs_match(expected: &str, printed: &str, rule: &str) -> PyResult<bool
     Ok(rule.map_err(|error: Error| PyValueError::new_err(error.to_string()))?.matches(expected, printed))
 }
 
-/// Rule for the pairs of a comparison; `rounds` are those of "swiss".
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ScheduleArg {
-    Circular,
-    All,
-    Swiss,
-}
-
 /// Kind of the calls, with its settings.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum KindArg {
     Criteria {},
     Rubric { columns: usize },
-    Pairwise { schedule: ScheduleArg, rounds: Option<usize>, score: PairwiseScore, both_orders: bool },
     Cases { cases: CasesArg },
 }
 
@@ -62,7 +45,7 @@ pub enum KindArg {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum CompoundSettings {
-    Leads { kind: KindArg, members: Vec<MemberArg>, rules: Box<Policy> },
+    Leads { kind: KindArg, members: Vec<HttpSettings>, rules: Box<Policy> },
     Follows(usize, usize),
 }
 
@@ -81,22 +64,11 @@ impl CompoundSettings {
         let kind = match kind {
             KindArg::Criteria {} => Compound::Criteria,
             KindArg::Rubric { columns } => Compound::Rubric(*columns),
-            KindArg::Pairwise { schedule, rounds, score, both_orders } => {
-                let schedule = match schedule {
-                    ScheduleArg::Circular => Schedule::Circular,
-                    ScheduleArg::All => Schedule::AllPairs,
-                    ScheduleArg::Swiss => Schedule::Swiss(*rounds),
-                };
-                Compound::Pairwise(Pairwise { schedule, score: *score, both_orders: *both_orders })
-            }
             KindArg::Cases { cases } => Compound::Cases(cases.rules()),
         };
         let first = members.first().ok_or_else(|| "a function without members".to_owned())?;
-        let caps = caps(first.0.own_cap());
-        let member = |MemberArg(http, second): &MemberArg| {
-            Ok(CompoundMember { request: http.function(&caps, keys)?, second: second.clone() })
-        };
-        let members = members.iter().map(member).collect::<Result<_, String>>()?;
+        let caps = caps(first.own_cap());
+        let members = members.iter().map(|http| http.function(&caps, keys)).collect::<Result<_, String>>()?;
         Ok(CompoundSpec::Leads(Box::new(CompoundFunction { kind, members, rules })))
     }
 }

@@ -113,6 +113,8 @@ impl Engine {
         let config: EngineSettings = settings(config)?;
         let kind = |one: &FunctionSettings| match &config.remote {
             Some(_) if one.anywhere => LaneKind::Process,
+            // The values of pairs are put together as bytes, which every lane takes.
+            _ if !one.function.second_columns.is_empty() && !one.lane.kind.takes_bytes() => LaneKind::Process,
             _ => one.lane.kind,
         };
         let one_by_one = |one: &Function| one.shape == Shape::Sample && one.gather.is_none();

@@ -193,6 +193,9 @@ pub struct Function {
     pub member_calls: usize,
     #[serde(default)]
     pub parsing: Option<Parsing>,
+    /// Columns whose values are the second sample's, if it compares two.
+    #[serde(default)]
+    pub second_columns: Arc<[usize]>,
     /// True if another function is called where it fails: its calls don't wait for an open circuit
     /// breaker.
     #[serde(default)]
@@ -222,6 +225,7 @@ impl Function {
             member_of: None,
             member_calls: 0,
             parsing: None,
+            second_columns: Arc::default(),
             has_fallback: false,
             pinned: false,
             isolated: false,

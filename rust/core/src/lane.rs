@@ -101,6 +101,10 @@ pub trait Lane: Send + Sync + 'static {
     /// the scheduler held.
     fn member_ended(&self, _end: MemberEnd) {}
 
+    /// Called at the time that was set for a call: batch, function and first sample. The scheduler
+    /// holds no lock.
+    fn woken(&self, _call: (u64, FunctionId, usize)) {}
+
     /// Called after calls were ended from outside, with no lock held.
     fn calls_swept(&self) {}
 

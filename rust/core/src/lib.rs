@@ -39,6 +39,7 @@ pub mod observer;
 pub mod open_batch;
 pub mod outcome;
 pub mod outcome_cache;
+mod pairs;
 pub mod payload;
 pub mod pidfd;
 pub mod report;

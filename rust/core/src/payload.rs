@@ -34,6 +34,18 @@ pub trait Payload: Send + Sync + 'static {
     ) {
     }
 
+    /// `encode` for calls on pairs of samples, in which the values of these columns are the second
+    /// one's.
+    fn encode_pairs(
+        &self,
+        _function: FunctionId,
+        _pairs: &[(u32, u32)],
+        _second_columns: &[usize],
+        _sent: &mut SentConstants,
+        _out: &mut Vec<u8>,
+    ) {
+    }
+
     /// Calls `each` with the modules that unpickling the values of these calls imports.
     fn modules(&self, _function: FunctionId, _finish: bool, _each: &mut dyn FnMut(&str)) {}
 
@@ -122,12 +134,19 @@ impl SharedPayload {
         Arc::strong_count(&self.0)
     }
 
+    /// A payload that shows the values of this one in another way.
+    pub(crate) fn shown_as<T: Payload>(&self, view: impl FnOnce(Self) -> T) -> Self {
+        Self::new(Box::new(view(self.clone())), &self.0.release)
+    }
+
     /// Keeps the values for calls on these samples for as long as a frame of them lives.
     pub(crate) fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Self {
-        match self.deref().hold(function, finish, samples) {
-            Some(part) => Self::new(part, &self.0.release),
-            None => self.clone(),
-        }
+        self.part(function, finish, samples).unwrap_or_else(|| self.clone())
+    }
+
+    /// The part of it that is held for these samples; `None`: all of it is.
+    pub(crate) fn part(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Option<Self> {
+        Some(Self::new(self.deref().hold(function, finish, samples)?, &self.0.release))
     }
 }
 

@@ -46,9 +46,7 @@ mod tls;
 
 pub use api_key::{KeyAnswer, KeySource};
 pub use body::{BodyTemplate, JSON, Piece, Text};
-pub use compound::{
-    CaseRules, Compound, CompoundFunction, CompoundMember, CompoundSpec, Outputs, Pairwise, PairwiseScore, Schedule,
-};
+pub use compound::{CaseRules, Compound, CompoundFunction, CompoundSpec, Outputs};
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;

@@ -76,7 +76,7 @@ def http_version(spec: FunctionSpec) -> bytes:
         asked += [plan.identity() for plan in spec.plans]
     else:
         asked += [compound.kind, sorted(compound.settings.items()), spec.wants.required]
-        asked += [(member.name, list(member.second), member.plan.identity()) for member in compound.members]
+        asked += [(member.name, member.plan.identity()) for member in compound.members]
     return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 

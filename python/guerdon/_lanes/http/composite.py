@@ -1,4 +1,5 @@
-"""Judges asked several times or with a fallback, and panels, as items of a dispatcher's list."""
+"""Judges asked several times or with a fallback, panels, and comparisons, as items of a
+dispatcher's list."""
 
 from __future__ import annotations
 
@@ -9,24 +10,36 @@ from dataclasses import replace
 from typing import Any
 
 from guerdon._functions.build import spec_of
-from guerdon._functions.callables import is_async
+from guerdon._functions.callables import is_async, name_of
 from guerdon._functions.options import Options
-from guerdon._functions.policy import checked_policy
+from guerdon._functions.policy import Policy, checked_policy
 from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.signature import SAMPLE_NAMES, Wants
-from guerdon._functions.spec import Composition, FunctionSpec
+from guerdon._functions.spec import Comparisons, Composition, FunctionSpec, column_of
 from guerdon._functions.stateful import StatefulReward
+from guerdon._lanes.http.plan import Plan
 from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon.errors import RegistrationError
 
-__all__ = ["CompositeReward", "member_spec", "parser_of", "wants_of", "with_fallback", "with_parser"]
+__all__ = [
+    "CompositeReward",
+    "compared",
+    "compared_by",
+    "member_spec",
+    "parser_of",
+    "wants_of",
+    "with_fallback",
+    "with_parser",
+]
 
 _PARSES_WITHIN_S = 5.0
+# Values that stay in this process, where a comparison's may go to another.
+_LIVE = ("environment", "trainer_state")
 
 
 class CompositeReward(HttpReward):
-    """A reward function whose calls are calls of others: made by `guerdon.panel`, and by
-    `guerdon.judge` with ``votes=`` or ``fallback=``.
+    """A reward function whose calls are calls of others: made by `guerdon.panel`,
+    `guerdon.pairwise`, and by `guerdon.judge` with ``votes=`` or ``fallback=``.
 
     Attributes:
         spec: What the dispatcher needs to know about it.
@@ -44,8 +57,9 @@ class CompositeReward(HttpReward):
             return f"<panel {self.name!r}: {len(composition.members)} members>"
         if composition.kind == "fallback":
             return repr(composition.members[0].item)
-        place = repr(composition.members[0].item).split(": ", 1)[1][:-1]
-        return f"<votes {self.name!r}: {place}>"
+        (member,) = composition.members
+        place = name_of(member.target) if member.lane != "http" else repr(member.item).split(": ", 1)[1][:-1]
+        return f"<{composition.kind} {self.name!r}: {place}>"
 
 
 def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
@@ -158,6 +172,67 @@ def wants_of(members: Sequence[FunctionSpec]) -> Wants:
     other names, finds its own."""
     columns = (each.wants.required for each in members if each.wants.reserved == SAMPLE_NAMES)
     return Wants(required=tuple(dict.fromkeys(itertools.chain.from_iterable(columns))))
+
+
+def compared(judge: FunctionSpec, comparisons: Comparisons) -> FunctionSpec:
+    """The scores of a group's samples by a judge that compares two: the columns of its prompt end
+    in ``_a`` and ``_b``.
+
+    Raises:
+        RegistrationError: Its prompt does not name both.
+    """
+    plan = judge.http
+    assert isinstance(plan, Plan)
+    second = _second_columns(judge.name, "prompt: a comparison", [field.column for field in plan.fields])
+    fields = tuple(replace(field, column=column_of(field.column)) for field in plan.fields)
+    required = dict.fromkeys(column for field in fields for column in field.columns)
+    member = replace(
+        judge.as_member_of(judge.name, judge.name),
+        http=replace(plan, fields=fields),
+        second_columns=second,
+        wants=Wants(required=tuple(required)),
+    )
+    composed = judge.composed(Composition("pairwise", (judge.name,), (member,), comparisons=comparisons))
+    return replace(composed, shape="group", wants=member.wants, pure=False, cache=None)
+
+
+def compared_by(name: str, better: FunctionSpec, comparisons: Comparisons, policy: Policy) -> FunctionSpec:
+    """The scores of a group's samples by a user's function that compares two.
+
+    Raises:
+        RegistrationError: Its parameters are not those of a comparison.
+    """
+    wants, wrong = better.wants, f"reward function {name!r}: "
+    others = [*wants.optional, *wants.records, *(column for column in wants.required if column in _LIVE)]
+    if others or wants.row or wants.reserved != SAMPLE_NAMES:
+        odd = others[0] if others else "**row"
+        raise RegistrationError(
+            f"{wrong}{better.name!r} takes {odd}, and a comparison gets columns alone, by parameters without defaults: "
+            "better(prompt, completion_a, completion_b)."
+        )
+    second = _second_columns(name, f"{better.name!r}: a comparison", wants.required)
+    member = replace(better.as_member_of(name, name), second_columns=second)
+    return FunctionSpec(
+        name=name,
+        item=None,
+        target=better.target,
+        lane="compose",
+        shape="group",
+        policy=policy,
+        wants=Wants(required=tuple(dict.fromkeys(map(column_of, wants.required)))),
+        is_async=True,
+        decorated=True,
+        composition=Composition("pairwise", (name,), (member,), comparisons=comparisons),
+    )
+
+
+def _second_columns(name: str, what: str, columns: Sequence[str]) -> tuple[int, ...]:
+    """Returns the places of the second sample's columns among these."""
+    if not all(any(column.endswith(end) for column in columns) for end in ("_a", "_b")):
+        raise RegistrationError(
+            f"reward function {name!r}: {what} needs both samples, as in {{completion_a}} and {{completion_b}}."
+        )
+    return tuple(place for place, column in enumerate(columns) if column.endswith("_b"))
 
 
 def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpec:

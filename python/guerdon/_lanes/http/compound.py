@@ -37,13 +37,11 @@ class Member:
         name: That of its column.
         plan: How its requests look and are read; its body numbers the columns of all members.
         spec: The function that it was made from: its timeout, retries and limit hold.
-        second: Of a comparison: the columns that are those of the second sample.
     """
 
     name: str
     plan: Plan
     spec: FunctionSpec
-    second: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +49,7 @@ class CompoundPlan:
     """Plan that turns the calls of one function into several requests.
 
     Attributes:
-        kind: ``"criteria"``, ``"rubric"``, ``"pairwise"`` or ``"cases"``.
+        kind: ``"criteria"``, ``"rubric"`` or ``"cases"``.
         members: They share the spec of the first, its limit and its endpoints.
         fields: The columns of all of them, by number.
         settings: Those of the kind, for the engine.
@@ -99,7 +97,7 @@ class CompoundPlan:
             "concurrency": spec.concurrency,
             "limit": native(policy.limit, "http", spec.concurrency),
         }
-        members = [(member.plan.config(function, keys, tariff), member.second) for member in self.members]
+        members = [member.plan.config(function, keys, tariff) for member in self.members]
         return {"leads": {"kind": {self.kind: self.settings}, "members": members, "rules": rules}}
 
 
@@ -131,8 +129,7 @@ class Criterion:
 
 
 class CompoundReward(HttpReward):
-    """A reward function whose calls are several requests: made by `guerdon.pairwise` and
-    `guerdon.rubric`.
+    """A reward function whose calls are several requests: made by `guerdon.rubric`.
 
     Attributes:
         spec: What the dispatcher needs to know about it.

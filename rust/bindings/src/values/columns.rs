@@ -43,26 +43,29 @@ pub struct PyFunctionColumns {
 pub struct ArgumentColumns {
     pub names: Option<Vec<String>>,
     pub columns: Vec<usize>,
+    /// Positions of the second sample's, in calls on pairs of samples.
+    pub second: Vec<usize>,
 }
 
 #[pymethods]
 impl PyFunctionColumns {
     #[new]
-    #[pyo3(signature = (names, columns, finish_names = Vec::new(), finish_columns = Vec::new(), tokens = None))]
+    #[pyo3(signature = (names, columns, finish_names = Vec::new(), finish_columns = Vec::new(), tokens = None, second = Vec::new()))]
     fn new(
         names: Option<Vec<String>>,
         columns: Vec<usize>,
         finish_names: Vec<String>,
         finish_columns: Vec<usize>,
         tokens: Option<Vec<f64>>,
+        second: Vec<usize>,
     ) -> PyResult<Self> {
         let paired = names.as_ref().is_none_or(|names| names.len() == columns.len());
         if !paired || finish_names.len() != finish_columns.len() {
             return Err(PyValueError::new_err("there must be as many names as columns"));
         }
         Ok(Self {
-            call: ArgumentColumns { names, columns },
-            finish: ArgumentColumns { names: Some(finish_names), columns: finish_columns },
+            call: ArgumentColumns { names, columns, second },
+            finish: ArgumentColumns { names: Some(finish_names), columns: finish_columns, second: Vec::new() },
             tokens,
         })
     }

@@ -111,7 +111,7 @@ impl OpenBatchValues {
             let mut captured = [None, None];
             for (kind, captured) in kinds.iter().zip(&mut captured) {
                 if matches!(kind.values, SampleValues::Wire(_)) {
-                    *captured = Some(Arc::new(wire.columns(&kind.arguments.columns)?));
+                    *captured = Some(Arc::new(wire.columns(&kind.arguments.columns, &kind.arguments.second)?));
                 }
             }
             wires.push(captured);
@@ -372,6 +372,19 @@ impl Payload for FrameRows {
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let rows: Vec<_> = samples.iter().filter_map(|sample| self.row(*sample)).collect();
         WireValues::encode_from(&rows, sent, out);
+    }
+
+    fn encode_pairs(
+        &self,
+        _: FunctionId,
+        pairs: &[(u32, u32)],
+        second_columns: &[usize],
+        sent: &mut SentConstants,
+        out: &mut Vec<u8>,
+    ) {
+        let row = |(first, second): &(u32, u32)| Some((self.row(*first)?, self.row(*second)?));
+        let rows: Vec<_> = pairs.iter().filter_map(row).collect();
+        WireValues::encode_pairs_from(&rows, second_columns, sent, out);
     }
 
     fn modules(&self, _: FunctionId, _: bool, each: &mut dyn FnMut(&str)) {

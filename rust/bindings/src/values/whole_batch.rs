@@ -72,7 +72,7 @@ impl WholeBatchPayload {
         let mut capture = |arguments: &ArgumentColumns, lane: &LaneKind| {
             let values = match lane {
                 LaneKind::Process | LaneKind::Http | LaneKind::Native | LaneKind::Compose => {
-                    CapturedValues::Wire(wire.columns(&arguments.columns)?)
+                    CapturedValues::Wire(wire.columns(&arguments.columns, &arguments.second)?)
                 }
                 LaneKind::Thread | LaneKind::Asyncio => CapturedValues::Python(PythonValues::new(
                     py,
@@ -154,7 +154,7 @@ fn identities(
     singly: &mut WireCapture<'_, '_>,
     arguments: &ArgumentColumns,
 ) -> PyResult<Option<WireValues>> {
-    match singly.columns(&arguments.columns) {
+    match singly.columns(&arguments.columns, &arguments.second) {
         Ok(values) => Ok(Some(values)),
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
         Err(error) => Err(error), // Ctrl-C
@@ -169,6 +169,19 @@ impl Payload for WholeBatchPayload {
     fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         if let Some(columns) = self.wire(function, finish) {
             columns.encode(samples, sent, out);
+        }
+    }
+
+    fn encode_pairs(
+        &self,
+        function: FunctionId,
+        pairs: &[(u32, u32)],
+        second_columns: &[usize],
+        sent: &mut SentConstants,
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(columns) = self.wire(function, false) {
+            WireValues::encode_pairs((columns, columns), pairs, second_columns, sent, out);
         }
     }
 

@@ -72,21 +72,53 @@ impl Pickled {
 impl WireValues {
     /// Writes the values of these samples.
     pub fn encode(&self, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
-        let sample = |row: usize| samples[row] as usize;
         let mut writer = ColumnsWriter::new(out, samples.len(), self.width);
         writer.modules(self.modules.iter().map(|name| &**name));
-        for (position, texts) in &self.texts {
-            if (0..samples.len()).any(|row| texts.raw(sample(row)).kind == TextKind::Utf16) {
+        self.put(&mut writer, samples.len(), |row| samples[row] as usize, |_| true);
+        self.put_constants(&mut writer, sent);
+    }
+
+    /// Writes the values of pairs of samples, each with the capture that its sample came in;
+    /// `second_columns` are the second one's.
+    pub fn encode_pairs(
+        (first, second): (&Self, &Self),
+        pairs: &[(u32, u32)],
+        second_columns: &[usize],
+        sent: &mut SentConstants,
+        out: &mut Vec<u8>,
+    ) {
+        let mut writer = ColumnsWriter::new(out, pairs.len(), first.width);
+        writer.modules(first.modules.union(&second.modules).map(|name| &**name));
+        let is_second = |position: usize| second_columns.contains(&position);
+        first.put(&mut writer, pairs.len(), |row| pairs[row].0 as usize, |position| !is_second(position));
+        second.put(&mut writer, pairs.len(), |row| pairs[row].1 as usize, is_second);
+        first.put_constants(&mut writer, sent);
+    }
+
+    /// Writes the columns at the positions that are `wanted`, of the sample of each row.
+    fn put(
+        &self,
+        writer: &mut ColumnsWriter<'_>,
+        rows: usize,
+        sample: impl Fn(usize) -> usize,
+        wanted: impl Fn(usize) -> bool,
+    ) {
+        for (position, texts) in self.texts.iter().filter(|(position, _)| wanted(*position)) {
+            if (0..rows).any(|row| texts.raw(sample(row)).kind == TextKind::Utf16) {
                 let wide: Vec<(TextKind, Cow<'_, [u8]>)> =
-                    (0..samples.len()).map(|row| texts.on_the_wire(sample(row))).collect();
+                    (0..rows).map(|row| texts.on_the_wire(sample(row))).collect();
                 writer.text(*position, |row| RawText { kind: wide[row].0, bytes: &wide[row].1 });
             } else {
                 writer.text(*position, |row| texts.raw(sample(row)));
             }
         }
-        for (positions, pickled) in &self.pickled {
+        // Those of one pickle are of one sample.
+        for (positions, pickled) in self.pickled.iter().filter(|(positions, _)| wanted(positions[0])) {
             writer.pickled(positions, |row| pickled.place(sample(row)), |block| &pickled.blobs[block]);
         }
+    }
+
+    fn put_constants(&self, writer: &mut ColumnsWriter<'_>, sent: &mut SentConstants) {
         if let Some((positions, constants)) = &self.constants {
             writer.constant(positions, constants.number, &constants.pickle, sent);
         }
@@ -109,6 +141,30 @@ impl WireValues {
             let pieces = rows.chunk_by(same).map(|piece| (piece[0].0, indexes(piece)));
             ColumnsWriter::new(out, rows.len(), first.width)
                 .pieces(pieces, |(wire, rows), out| wire.encode(&rows, sent, out));
+        }
+    }
+
+    /// `encode_pairs` for samples that came in several additions.
+    pub fn encode_pairs_from(
+        rows: &[((&Self, u32), (&Self, u32))],
+        second_columns: &[usize],
+        sent: &mut SentConstants,
+        out: &mut Vec<u8>,
+    ) {
+        type Pair<'a> = ((&'a WireValues, u32), (&'a WireValues, u32));
+        let Some(((first, _), _)) = rows.first() else { return };
+        let same =
+            |one: &Pair<'_>, other: &Pair<'_>| std::ptr::eq(one.0.0, other.0.0) && std::ptr::eq(one.1.0, other.1.0);
+        let indexes = |rows: &[Pair<'_>]| rows.iter().map(|row| (row.0.1, row.1.1)).collect::<Vec<_>>();
+        let write = |(wires, pairs): ((&Self, &Self), Vec<(u32, u32)>), sent: &mut SentConstants, out: &mut Vec<u8>| {
+            Self::encode_pairs(wires, &pairs, second_columns, sent, out);
+        };
+        let mut pieces = rows.chunk_by(same).map(|piece| ((piece[0].0.0, piece[0].1.0), indexes(piece)));
+        if rows.iter().all(|row| same(row, &rows[0])) {
+            pieces.into_iter().for_each(|piece| write(piece, sent, out));
+        } else {
+            ColumnsWriter::new(out, rows.len(), first.width)
+                .pieces(pieces.by_ref(), |piece, out| write(piece, sent, out));
         }
     }
 
@@ -207,10 +263,11 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         self
     }
 
-    /// Returns the columns at these indexes, one per value of a call.
-    pub fn columns(&mut self, columns: &[usize]) -> PyResult<WireValues> {
+    /// Returns the columns at these indexes, one per value of a call; in calls on pairs of samples
+    /// those at the positions `second` are the second one's.
+    pub fn columns(&mut self, columns: &[usize], second: &[usize]) -> PyResult<WireValues> {
         let (mut texts, mut constants): (_, Vec<PlacedColumn>) = (Vec::new(), Vec::new());
-        let mut lists: BTreeMap<Vec<usize>, Vec<PlacedColumn>> = BTreeMap::new();
+        let mut lists: BTreeMap<(bool, Vec<usize>), Vec<PlacedColumn>> = BTreeMap::new();
         for (position, column) in columns.iter().copied().enumerate() {
             match &self.sources[column] {
                 Column::Const(_) => constants.push((column, position)),
@@ -218,7 +275,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
                     Some(text) => texts.push((position, text)),
                     None => {
                         let with = if self.singly { vec![column] } else { self.users[column].clone() };
-                        lists.entry(with).or_default().push((column, position));
+                        lists.entry((second.contains(&position), with)).or_default().push((column, position));
                     }
                 },
             }

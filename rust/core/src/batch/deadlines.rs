@@ -39,7 +39,7 @@ impl Batch {
         let total = self.functions[function].policy.total_timeout.map(crate::clock::nanos);
         let total = total.map(|ns| self.ready_ns(first, function).saturating_add(ns));
         let batch = self.batch_timeout_ns.map(|ns| self.submitted_ns.saturating_add(ns));
-        let owner = self.owner.as_ref().and_then(|owner| owner.batch.expires_ns(first, owner.function));
+        let owner = self.owner.as_ref().and_then(|owner| owner.batch.expires_ns(owner.first(first), owner.function));
         [total, batch, owner].into_iter().flatten().min()
     }
 
@@ -50,7 +50,7 @@ impl Batch {
         let start_ns =
             self.additions.as_ref().map_or(self.submitted_ns, |additions| additions.begun_ns(first / self.group_size));
         let group = self.delivery.group_timeout_ns.map(|ns| start_ns.saturating_add(ns));
-        let owner = self.owner.as_ref().and_then(|owner| owner.batch.ends_ns(first, owner.function));
+        let owner = self.owner.as_ref().and_then(|owner| owner.batch.ends_ns(owner.first(first), owner.function));
         [self.expires_ns(first, function), group, owner].into_iter().flatten().min()
     }
 

@@ -31,6 +31,7 @@ use crate::function::{Function, FunctionId, Parsing, Shape, visible};
 use crate::grid::Grid;
 use crate::open_batch::OpenBatch;
 use crate::outcome::{Note, Outcome, Status, Times};
+use crate::pairs::Pairs;
 use crate::payload::{Gone, Payload, PayloadRelease, SharedPayload};
 use crate::report::{NamedExtra, Usage};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -81,8 +82,26 @@ struct Ready {
 pub(crate) struct CallOwner {
     pub batch: Arc<Batch>,
     pub function: FunctionId,
-    /// The slot of the member call within its owner's call, such as the number of a draw or member.
+    /// The slot of the member call within its owner's call, such as the number of a draw, a member,
+    /// or a pair of a sample.
     pub slot: usize,
+}
+
+impl CallOwner {
+    /// The first sample of the call that requested a member call on this sample.
+    pub(crate) fn first(&self, sample: usize) -> usize {
+        match self.batch.functions[self.function].shape {
+            Shape::Group => sample - sample % self.batch.group_size.max(1),
+            Shape::Sample | Shape::Batch => sample,
+        }
+    }
+
+    /// The pairs that its calls of a member are about, if they are.
+    fn pairs_of(&self, member: FunctionId) -> Option<Pairs> {
+        let Function { second_columns, .. } = &self.batch.functions[member];
+        let (group_size, distance) = (self.batch.group_size, self.slot + 1);
+        (!second_columns.is_empty()).then(|| Pairs { second_columns: second_columns.clone(), group_size, distance })
+    }
 }
 
 /// A batch in flight, or finished.
@@ -98,6 +117,8 @@ pub struct Batch {
     owner: Option<CallOwner>,
     /// False in a batch of member calls whose values are the owner's.
     has_values: bool,
+    /// Present in a batch of member calls on pairs of samples.
+    pairs: Option<Pairs>,
     /// Number of samples of a batch that does not grow.
     samples: usize,
     group_size: usize,
@@ -173,7 +194,8 @@ impl Batch {
         let spec = BatchSpec { streamed: true, ..BatchSpec::whole(0, 1, payload) };
         let batch = Self::of_one_function(id, clock, functions, function, spec)?;
         let additions = batch.additions.map(OpenBatch::in_any_order);
-        Ok(Self { owner: Some(owner), has_values, dependents: None, additions, ..batch })
+        let pairs = owner.pairs_of(function);
+        Ok(Self { owner: Some(owner), has_values, pairs, dependents: None, additions, ..batch })
     }
 
     /// Makes a batch for calls of one function that belong to a batch of another process.
@@ -226,6 +248,7 @@ impl Batch {
             columns: known,
             owner: None,
             has_values: true,
+            pairs: None,
             samples: spec.samples,
             group_size: spec.group_size,
             additions,
@@ -340,7 +363,11 @@ impl Batch {
     /// Returns the values for the calls; `None` after `release`.
     #[must_use]
     pub fn payload(&self) -> Option<SharedPayload> {
-        self.with_values().payload.lock().clone()
+        let payload = self.with_values().payload.lock().clone();
+        match &self.pairs {
+            Some(pairs) => payload.map(|payload| pairs.of(&payload)),
+            None => payload,
+        }
     }
 
     /// The batch whose values its calls have.
@@ -351,6 +378,14 @@ impl Batch {
     /// Passes the values of the calls to `look`, without keeping them.
     pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
         self.with_values().payload.lock().as_deref().map(look)
+    }
+
+    /// Tokens of a call on this sample, where its function counts them.
+    pub(crate) fn tokens(&self, function: FunctionId, sample: u32) -> Option<f64> {
+        self.with_payload(|payload| match &self.pairs {
+            Some(pairs) => pairs.tokens(payload, function, sample),
+            None => payload.tokens(function, sample),
+        })?
     }
 
     /// Releases the values of the calls, once all calls have ended, so that a kept result does not

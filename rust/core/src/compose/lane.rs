@@ -1,11 +1,13 @@
-//! The lane of composite functions: it has no threads, and runs where member calls end.
+//! The lane of composite functions: it has no threads, and runs where member calls end. Scores of a
+//! group are computed on a thread that may block.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::batch::Batch;
 use crate::clock::Clock;
-use crate::compose::call::{Composite, CompositeCall, NextStep};
+use crate::compose::composite::{Cells, Composite, CompositeCall};
+use crate::compose::step::NextStep;
 use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
@@ -15,20 +17,41 @@ use crate::sync::Mutex;
 /// The most calls of a function at a time: enough for full calls of members that gather samples.
 const MOST_CALLS: usize = 1024;
 
-/// A call: batch, function and sample.
+/// The longest time before its end at which a call that ends early ends.
+const BEFORE_END_NS: u64 = 250_000_000;
+
+/// A call: batch, function and first sample.
 type CallKey = (u64, FunctionId, usize);
 
 struct Running {
     frame: Frame,
     batch: Arc<Batch>,
+    composite: Arc<Composite>,
     call: CompositeCall,
+}
+
+impl Running {
+    fn complete(self, clock: Clock, late: bool) {
+        let Self { mut frame, composite, call, .. } = self;
+        let (ended, report, record) = composite.result(&call, late);
+        let times = call.times(clock.now_ns());
+        frame.report(0, report);
+        if let Some(json) = record {
+            frame.record(0, json);
+        }
+        match ended {
+            Ok(Cells::One(cell)) => frame.complete(0, cell, times),
+            Ok(Cells::Each(cells)) => frame.complete_many(0, cells, times),
+            Err(failure) => frame.fail(0, failure, times),
+        }
+    }
 }
 
 /// See the module.
 pub struct ComposeLane {
     clock: Clock,
     /// By number; present for the functions of this lane.
-    composites: Vec<Option<Composite>>,
+    composites: Vec<Option<Arc<Composite>>>,
     waker: OnceLock<LaneWaker>,
     /// Calls whose members are under way; `None` once it is closed. Written by frames that come, by
     /// ends of member calls and by sweeps.
@@ -38,26 +61,61 @@ pub struct ComposeLane {
 impl ComposeLane {
     #[must_use]
     pub fn new(clock: Clock, composites: Vec<Option<Composite>>) -> Self {
+        let composites = composites.into_iter().map(|composite| composite.map(Arc::new)).collect();
         Self { clock, composites, waker: OnceLock::new(), running: Mutex::new(Some(BTreeMap::new())) }
     }
 
-    fn ask(&self, batch: &Arc<Batch>, (_, function, sample): CallKey, calls: &[MemberCall]) {
-        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner) {
-            engine.call_members(batch, function, sample, calls);
+    fn ask(&self, batch: &Arc<Batch>, function: FunctionId, calls: &[MemberCall]) {
+        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !calls.is_empty()) {
+            engine.call_members(batch, function, calls);
+        }
+    }
+
+    fn give_up(&self, batch: &Batch, calls: &[MemberCall]) {
+        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !calls.is_empty()) {
+            engine.give_up_members(batch, calls);
         }
     }
 
     /// Gives up what a call still waits for.
-    fn give_up(&self, (_, _, sample): CallKey, running: &Running) {
-        let calls = running.call.open();
-        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !calls.is_empty()) {
-            engine.give_up_members(&running.batch, sample, &calls);
+    fn give_up_open(&self, running: &Running) {
+        self.give_up(&running.batch, &running.call.open(&running.composite));
+    }
+
+    /// Does what a call needs next, which is still running if it has not ended.
+    fn go_on(&self, key: CallKey, batch: &Arc<Batch>, step: &NextStep) {
+        self.give_up(batch, &step.give_up);
+        self.ask(batch, key.1, &step.call);
+        if !step.call.is_empty() {
+            // A sweep may have come before the member calls.
+            self.drop_swept(Some(key));
+        }
+    }
+
+    /// Has a call end shortly before its time is up. If the time is short, most of it is for member
+    /// calls.
+    fn end_in_time(&self, (id, function, first): CallKey, batch: &Batch) {
+        let Some(ends_ns) = batch.ends_ns(first, function) else { return };
+        let before_ns = BEFORE_END_NS.min(ends_ns.saturating_sub(self.clock.now_ns()) / 10);
+        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner) {
+            engine.wake_at((id, function, first), ends_ns.saturating_sub(before_ns));
+        }
+    }
+
+    /// Ends a call that was taken out; `late`: its time is up.
+    fn end(&self, running: Running, late: bool) {
+        self.give_up_open(&running);
+        let (clock, computes) = (self.clock, running.composite.ends_early());
+        let engine = self.waker.get().and_then(LaneWaker::owner).filter(|_| computes);
+        match engine {
+            Some(engine) => engine.compute(Box::new(move || running.complete(clock, late))),
+            None => running.complete(clock, late),
         }
     }
 
     /// Takes out the calls that were ended from outside, among these.
     fn drop_swept(&self, only: Option<CallKey>) {
-        let swept: Vec<(CallKey, Running)> = {
+        let swept: Vec<Running> = {
             let mut running = self.running.lock();
             let Some(running) = running.as_mut() else { return };
             let of = |(key, one): (&CallKey, &Running)| (!one.frame.is_open(0)).then_some(*key);
@@ -65,9 +123,9 @@ impl ComposeLane {
                 Some(key) => running.get_key_value(&key).and_then(of).into_iter().collect(),
                 None => running.iter().filter_map(of).collect(),
             };
-            keys.into_iter().filter_map(|key| Some((key, running.remove(&key)?))).collect()
+            keys.into_iter().filter_map(|key| running.remove(&key)).collect()
         };
-        swept.iter().for_each(|(key, running)| self.give_up(*key, running));
+        swept.iter().for_each(|running| self.give_up_open(running));
     }
 }
 
@@ -103,10 +161,14 @@ impl Lane for ComposeLane {
     fn run(&self, frame: Frame) {
         let function = frame.function_id();
         let Some(Some(composite)) = self.composites.get(function).filter(|_| !frame.is_empty()) else { return };
-        let (batch, sample) = (frame.batch().clone(), frame.first(0));
-        let key = (batch.id(), function, sample);
-        let (call, calls) = composite.begin();
-        let running = Running { frame, batch: batch.clone(), call };
+        let (batch, first) = (frame.batch().clone(), frame.first(0));
+        let key = (batch.id(), function, first);
+        let (call, step) = composite.begin(first, frame.size(0));
+        let running = Running { frame, batch: batch.clone(), composite: composite.clone(), call };
+        if step.is_end {
+            self.end(running, false);
+            return;
+        }
         let closed = match self.running.lock().as_mut() {
             Some(all) => all.insert(key, running),
             None => Some(running),
@@ -114,41 +176,35 @@ impl Lane for ComposeLane {
         if closed.is_some() {
             return;
         }
-        self.ask(&batch, key, &calls);
-        // A sweep may have come before the member calls.
-        self.drop_swept(Some(key));
+        if composite.ends_early() {
+            self.end_in_time(key, &batch);
+        }
+        self.go_on(key, &batch, &step);
     }
 
     fn member_ended(&self, end: MemberEnd) {
         let key = end.owner;
-        let Some(Some(composite)) = self.composites.get(key.1) else { return };
-        let (step, ended) = {
+        let (step, running) = {
             let mut all = self.running.lock();
             let Some(running) = all.as_mut().and_then(|all| all.get_mut(&key)) else { return };
-            let step = composite.ended(&mut running.call, end);
+            let step = running.composite.clone().ended(&mut running.call, end);
             let batch = running.batch.clone();
-            let ended = if step.is_end() { all.as_mut().and_then(|all| all.remove(&key)) } else { None };
+            let ended = if step.is_end { all.as_mut().and_then(|all| all.remove(&key)) } else { None };
             (step, ended.ok_or(batch))
         };
-        match (step, ended) {
-            (NextStep::Call(calls), Err(batch)) => {
-                self.ask(&batch, key, &calls);
-                self.drop_swept(Some(key));
+        match running {
+            Err(batch) => self.go_on(key, &batch, &step),
+            Ok(running) => {
+                self.give_up(&running.batch, &step.give_up);
+                self.end(running, false);
             }
-            (NextStep::End, Ok(mut running)) => {
-                self.give_up(key, &running);
-                let (ended, report, record) = composite.result(&running.call);
-                let times = running.call.times(self.clock.now_ns());
-                running.frame.report(0, report);
-                if let Some(json) = record {
-                    running.frame.record(0, json);
-                }
-                match ended {
-                    Ok(cell) => running.frame.complete(0, cell, times),
-                    Err(failure) => running.frame.fail(0, failure, times),
-                }
-            }
-            _ => {}
+        }
+    }
+
+    fn woken(&self, key: CallKey) {
+        let ended = self.running.lock().as_mut().and_then(|all| all.remove(&key));
+        if let Some(running) = ended {
+            self.end(running, true);
         }
     }
 

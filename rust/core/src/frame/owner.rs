@@ -22,18 +22,19 @@ pub(crate) trait LaneOwner: Send + Sync {
     /// `brief`.
     fn find_work(self: Arc<Self>, brief: bool);
 
-    /// Makes member calls for the call of a function on this sample.
-    fn call_members(
-        self: Arc<Self>,
-        _batch: &Arc<Batch>,
-        _function: FunctionId,
-        _sample: usize,
-        _calls: &[MemberCall],
-    ) {
-    }
+    /// Makes member calls for a call of a function.
+    fn call_members(self: Arc<Self>, _batch: &Arc<Batch>, _function: FunctionId, _calls: &[MemberCall]) {}
 
     /// Ends member calls that are not needed any more.
-    fn give_up_members(self: Arc<Self>, _batch: &Batch, _sample: usize, _calls: &[MemberCall]) {}
+    fn give_up_members(self: Arc<Self>, _batch: &Batch, _calls: &[MemberCall]) {}
+
+    /// Has `Lane::woken` called for a call, at this time; not if its batch is done by then.
+    fn wake_at(&self, _call: (u64, FunctionId, usize), _due_ns: u64) {}
+
+    /// Runs what takes long, on another thread if there is one.
+    fn compute(&self, task: Box<dyn FnOnce() + Send>) {
+        task();
+    }
 }
 
 /// The frames' view of the scheduler. None of this is called for each sample that gives a number:

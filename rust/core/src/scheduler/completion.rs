@@ -220,10 +220,10 @@ impl SchedulerCore {
         let (known, members) = {
             let SchedulerState { works, timers, ended, .. } = &mut *self.state.lock();
             *ended += 1;
-            let with_members = batch.id()..batch.id() + ids_of_batch(&self.functions);
-            with_members.clone().for_each(|id| timers.forget(id));
-            let members: Vec<Work> = with_members.skip(1).filter_map(|id| works.remove(id)).collect();
-            (works.remove(batch.id()).is_some(), members)
+            let own = batch.id();
+            let members: Vec<Work> = works.remove_all(own + 1..own + ids_of_batch(&self.functions));
+            std::iter::once(own).chain(members.iter().map(|work| work.batch.id())).for_each(|id| timers.forget(id));
+            (works.remove(own).is_some(), members)
         };
         // The owners of these calls have ended; lanes find the calls swept.
         members.iter().for_each(|work| work.batch.give_up());

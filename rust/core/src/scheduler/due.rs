@@ -41,7 +41,8 @@ impl SchedulerCore {
         let now_ns = self.clock.now_ns();
         loop {
             let due = self.state.lock().timers.take(now_ns);
-            if matches!(due, Some(Due::DeliverEarly { .. } | Due::Late { .. } | Due::Expire { .. })) {
+            if matches!(due, Some(Due::DeliverEarly { .. } | Due::Late { .. } | Due::Expire { .. } | Due::Wake { .. }))
+            {
                 self.complete_ended();
             }
             match due {
@@ -49,6 +50,7 @@ impl SchedulerCore {
                 Some(Due::Look) => {}
                 Some(Due::Flush { function }) => self.flush_limiter(function),
                 Some(Due::Retry { function, calls }) => self.put_back_retried(&mut self.state.lock(), function, calls),
+                Some(Due::Wake { batch, function, first }) => self.lane(function).woken((batch, function, first)),
                 Some(Due::DeliverEarly { batch }) => self.deliver_late(batch, now_ns),
                 Some(Due::Late { batch, function }) => self.end_late(batch, function, now_ns),
                 Some(Due::Expire { batch, function, cause }) => {

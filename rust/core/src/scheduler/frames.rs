@@ -15,6 +15,7 @@ use crate::observer::Telemetry;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::scheduler::state::SchedulerCore;
+use crate::scheduler::timers::Due;
 use crate::sync::Ordering;
 
 impl LaneOwner for SchedulerCore {
@@ -26,12 +27,22 @@ impl LaneOwner for SchedulerCore {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 
-    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, calls: &[MemberCall]) {
-        Self::call_members(&self, batch, function, sample, calls);
+    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, calls: &[MemberCall]) {
+        Self::call_members(&self, batch, function, calls);
     }
 
-    fn give_up_members(self: Arc<Self>, batch: &Batch, sample: usize, calls: &[MemberCall]) {
-        Self::give_up_members(&self, batch, sample, calls);
+    fn give_up_members(self: Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
+        Self::give_up_members(&self, batch, calls);
+    }
+
+    fn wake_at(&self, (batch, function, first): (u64, FunctionId, usize), due_ns: u64) {
+        if self.state.lock().timers.set(due_ns, Due::Wake { batch, function, first }) {
+            self.timers_changed.notify_one();
+        }
+    }
+
+    fn compute(&self, task: Box<dyn FnOnce() + Send>) {
+        drop(self.runtime.spawn_blocking(task));
     }
 }
 

@@ -24,20 +24,14 @@ impl SchedulerCore {
     }
 
     /// Makes member calls for a call of `function`, each once.
-    pub(super) fn call_members(
-        self: &Arc<Self>,
-        batch: &Arc<Batch>,
-        function: FunctionId,
-        sample: usize,
-        calls: &[MemberCall],
-    ) {
+    pub(super) fn call_members(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, calls: &[MemberCall]) {
         let mut ended = Vec::new();
         {
             let mut state = self.state.lock();
             for call in calls {
                 let Some(members) = self.members(&mut state, batch, function, *call) else { return };
-                let fresh = Call::fresh(sample);
-                let cause = match members.reserve(&Placement::Exact(vec![sample])) {
+                let fresh = Call::fresh(call.sample);
+                let cause = match members.reserve(&Placement::Exact(vec![call.sample])) {
                     Ok(added) => {
                         let cause = state.works.edit(members.id(), call.function, |queue| {
                             if queue.closed.is_none() {
@@ -50,19 +44,19 @@ impl SchedulerCore {
                     }
                     Err(_) => None, // it was made before
                 };
-                if cause.is_some() || members.grid().read(sample, call.function).is_some() {
-                    ended.push((members, call.function, cause));
+                if cause.is_some() || members.grid().read(call.sample, call.function).is_some() {
+                    ended.push((members, call, cause));
                 }
             }
         }
-        for (members, member, cause) in ended {
+        for (members, call, cause) in ended {
             if let Some(cause) = cause {
-                self.end_member(&members, member, sample, &cause);
+                self.end_member(&members, call, &cause);
             }
             // The sweep that closed the queue may have passed its cell before the call was
             // requested.
             if let Some(owner) = members.owner() {
-                self.member_ended(&members, owner, member, sample);
+                self.member_ended(&members, owner, call.function, call.sample);
             }
         }
         self.pump();
@@ -93,24 +87,25 @@ impl SchedulerCore {
         Some(members)
     }
 
-    /// Ends member calls on a sample that are not needed any more.
-    pub(super) fn give_up_members(self: &Arc<Self>, batch: &Batch, sample: usize, calls: &[MemberCall]) {
+    /// Ends member calls that are not needed any more.
+    pub(super) fn give_up_members(self: &Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
         for call in calls.iter().flat_map(|call| {
             let owner = self.function(call.function).member_of.unwrap_or_default();
             [Some(*call), self.parser_call(owner, *call)].into_iter().flatten()
         }) {
             let owner = self.function(call.function).member_of.unwrap_or_default();
             let members = self.batch(self.member_batch(batch.id(), owner, call.slot));
-            if let Some(members) = members.filter(|members| sample < members.samples()) {
-                self.end_member(&members, call.function, sample, &Cause::Cancelled("not needed any more".to_owned()));
+            if let Some(members) = members.filter(|members| call.sample < members.samples()) {
+                self.end_member(&members, &call, &Cause::Cancelled("not needed any more".to_owned()));
             }
         }
     }
 
-    fn end_member(self: &Arc<Self>, members: &Arc<Batch>, member: FunctionId, sample: usize, cause: &Cause) {
-        let (status, note) = self.end_of(members, member, cause);
-        if let Some(claim) = members.grid().claim_open(sample, member) {
-            self.fail(members, member, false, sample..sample + 1, claim, status, &note, Times::default());
+    fn end_member(self: &Arc<Self>, members: &Arc<Batch>, call: &MemberCall, cause: &Cause) {
+        let MemberCall { function, sample, .. } = *call;
+        let (status, note) = self.end_of(members, function, cause);
+        if let Some(claim) = members.grid().claim_open(sample, function) {
+            self.fail(members, function, false, sample..sample + 1, claim, status, &note, Times::default());
         }
     }
 
@@ -125,7 +120,8 @@ impl SchedulerCore {
         let Some((outcome, attempts)) = members.grid().read(sample, member) else { return };
         let failed = outcome.status.is_failure();
         let end = MemberEnd {
-            owner: (owner.batch.id(), owner.function, sample),
+            owner: (owner.batch.id(), owner.function, owner.first(sample)),
+            sample,
             slot: owner.slot,
             outcome,
             attempts,

@@ -5,6 +5,7 @@
 //! costs the same with one open batch and with a thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::Batch;
@@ -63,6 +64,12 @@ impl OpenBatches {
             ready.remove(&batch);
         }
         self.open.remove(&batch)
+    }
+
+    /// Removes those with these ids.
+    pub(crate) fn remove_all(&mut self, ids: Range<u64>) -> Vec<Work> {
+        let open: Vec<u64> = self.open.range(ids).map(|(id, _)| *id).collect();
+        open.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
     pub(crate) fn queue(&self, batch: u64, function: FunctionId) -> Option<&Queue> {

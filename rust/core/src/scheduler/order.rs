@@ -217,7 +217,7 @@ pub(crate) fn take(
     let spec = &batch.functions()[function];
     let span = spec.span(batch.samples(), batch.group_size()).max(1);
     let mut room = lane.frame_bytes();
-    let payload = batch.payload();
+    let payload = if room == usize::MAX { None } else { batch.payload() };
     let mut fits = |call: &Call, taken: usize| {
         // A batch call is alone in its frame, whatever its size.
         let covered = if room == usize::MAX || spec.shape == Shape::Batch {

@@ -62,7 +62,7 @@ impl SchedulerCore {
     /// Returns the call of the parser of a judge, if it has one.
     pub(super) fn parser_call(&self, owner: FunctionId, call: MemberCall) -> Option<MemberCall> {
         let Some(Parsing::By(parser)) = self.function(call.function).parsing else { return None };
-        Some(MemberCall { function: parser, slot: self.parser_slot(owner, call.slot) })
+        Some(MemberCall { function: parser, slot: self.parser_slot(owner, call.slot), ..call })
     }
 
     /// Returns the values of a parser's calls: the answers in `batch`.
@@ -74,18 +74,18 @@ impl SchedulerCore {
     /// Has a judge's answer parsed, if it has a parser and gave one; or makes of a parser's result
     /// that of the judge. `None`: the call goes on.
     pub(super) fn parsed(self: &Arc<Self>, owner: &CallOwner, member: FunctionId, end: MemberEnd) -> Option<MemberEnd> {
-        let (sample, call) = (end.owner.2, MemberCall { function: member, slot: end.slot });
+        let call = MemberCall { function: member, sample: end.sample, slot: end.slot };
         match self.function(member).parsing {
             Some(Parsing::By(_)) if end.outcome.status == Status::Abstained => {
                 let parser = self.parser_call(owner.function, call);
-                self.call_members(&owner.batch, owner.function, sample, parser.as_slice());
+                self.call_members(&owner.batch, owner.function, parser.as_slice());
                 None
             }
             Some(Parsing::Of(judge)) => {
                 let slot = end.slot - self.parser_slot(owner.function, 0);
                 let answered = self.batch(self.member_batch(owner.batch.id(), owner.function, slot))?;
-                let (_, attempts) = answered.grid().read(sample, judge)?;
-                let mut extra = answered.extra_at(sample, judge);
+                let (_, attempts) = answered.grid().read(end.sample, judge)?;
+                let mut extra = answered.extra_at(end.sample, judge);
                 let mut note = end.note;
                 if let (Some(note), Some(answer)) = (&mut note, answer_in(&extra)) {
                     let shown: String = answer.chars().take(SHOWN).collect();

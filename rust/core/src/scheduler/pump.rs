@@ -354,10 +354,9 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
 /// Tokens that these calls take together, if their function counts them.
 fn tokens_of(taken: &TakenCalls, function: FunctionId) -> Option<f64> {
     let of = |(batch, calls): (&Arc<Batch>, &[Call])| {
-        let payload = batch.payload()?;
         let own = calls.iter().filter(|call| !call.finish);
         let samples = own.flat_map(|call| batch.covered(CallKind::of(&batch.functions()[function]), call.first));
-        samples.filter_map(|sample| payload.tokens(function, sample as u32)).reduce(|all, one| all + one)
+        samples.filter_map(|sample| batch.tokens(function, sample as u32)).reduce(|all, one| all + one)
     };
     taken.by_batch().filter_map(of).reduce(|all, one| all + one)
 }

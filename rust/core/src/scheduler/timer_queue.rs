@@ -22,6 +22,8 @@ pub(crate) enum Due {
     Flush { function: FunctionId },
     /// Deliver groups of this batch as they are.
     DeliverEarly { batch: u64 },
+    /// Wake the lane of a call.
+    Wake { batch: u64, function: FunctionId, first: usize },
     /// End calls of a streamed batch whose total timeout passed.
     Late { batch: u64, function: FunctionId },
 }
@@ -30,7 +32,12 @@ impl Due {
     fn batches(&self) -> Vec<u64> {
         match self {
             Self::Retry { calls, .. } => calls.iter().map(|(batch, _)| *batch).collect(),
-            Self::Expire { batch, .. } | Self::Late { batch, .. } | Self::DeliverEarly { batch, .. } => vec![*batch],
+            Self::Expire { batch, .. }
+            | Self::Wake { batch, .. }
+            | Self::Late { batch, .. }
+            | Self::DeliverEarly { batch, .. } => {
+                vec![*batch]
+            }
             Self::Look | Self::Flush { .. } => Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Members, Reduce, Reduction};
+use guerdon_core::compose::{ComposeLane, Composite, Members, Opinions, Reduce, Reduction};
 use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::open_batch::Placement;
@@ -31,7 +31,8 @@ fn rig(needed: usize, policy: Policy, room: Room, script: impl Fn(&Ask) -> Act +
     let votes = Members::Votes { function: VOTER, votes: 3 };
     let panel = Members::Panel(vec![("a".to_owned(), MEMBERS[0]), ("b".to_owned(), MEMBERS[1])]);
     let composites = [(votes, rules(Reduce::Median, 2)), (panel, rules(Reduce::Mean, needed))];
-    let composites: Vec<_> = composites.map(|(members, rules)| Some(Composite { members, rules })).into();
+    let composites: Vec<_> =
+        composites.map(|(members, rules)| Some(Composite::Opinions(Opinions { members, rules }))).into();
     let plain = |name: &str| Function { policy: policy.clone(), ..function(name, Shape::Sample) };
     let composite = |name: &str, composite: &Option<Composite>| Function {
         lane: 1,
@@ -145,7 +146,7 @@ fn member_calls_end_with_their_owner() {
 fn with_total_timeout(room: Room) -> Rig {
     let panel = Members::Panel(vec![("a".to_owned(), 1), ("b".to_owned(), 2)]);
     let rules = Reduction { reduce: Reduce::Mean, needed: 2, weights: Vec::new(), min_agreement: None };
-    let composite = Composite { members: panel, rules };
+    let composite = Composite::Opinions(Opinions { members: panel, rules });
     let long = Policy { timeout: Duration::from_secs(3000), ..policy() };
     let plain = |name: &str| Function { policy: long.clone(), ..function(name, Shape::Sample) };
     let bounded = Policy { total_timeout: Some(Duration::from_secs(5)), ..long.clone() };

@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 mod chaos;
+mod comparisons;
 mod composites;
 mod concurrent_calls;
 mod conditions;

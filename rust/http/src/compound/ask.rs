@@ -14,29 +14,13 @@ use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
 
 use crate::body::{JSON, Text};
-use crate::compound::function::CompoundMember;
 use crate::compound::queue::{CompoundQueue, TakenUnit};
 use crate::compound::unit::broken;
 use crate::fleet::{Failed, RequestKey};
+use crate::function::HttpFunction;
 use crate::meter::Meter;
 use crate::request::ScoreRequest;
 use crate::response::Scores;
-
-/// A sample: its share of the frame, and its index.
-pub type Sample = (usize, u32);
-
-/// Subject of a request: one sample, or two that are compared.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestSubject {
-    pub first: Sample,
-    pub second: Sample,
-}
-
-impl RequestSubject {
-    pub const fn one(sample: Sample) -> Self {
-        Self { first: sample, second: sample }
-    }
-}
 
 /// Makes a request's body, from the fault of the answer before; none where a text is not there.
 pub type MadeBody<'a> = dyn Fn(Option<&[u8]>) -> Option<Vec<u8>> + Sync + 'a;
@@ -75,7 +59,7 @@ impl Drop for Asker<'_> {
 
 impl<'a> Asker<'a> {
     pub fn new(queue: &'a CompoundQueue, unit: &'a TakenUnit) -> Self {
-        let meter = |member: &'a CompoundMember| Meter::new(&member.request.tariff, queue.clock);
+        let meter = |member: &'a HttpFunction| Meter::new(&member.tariff, queue.clock);
         Self { queue, unit, meters: queue.spec.members.iter().map(meter).collect() }
     }
 
@@ -86,8 +70,8 @@ impl<'a> Asker<'a> {
     }
 
     /// Sends a member's request and reads its answer.
-    pub async fn ask(&self, member: usize, about: RequestSubject) -> Result<Scores, Failure> {
-        self.send(member, about, &|repair| self.body(member, about, repair)).await
+    pub async fn ask(&self, member: usize) -> Result<Scores, Failure> {
+        self.send(member, &|repair| self.body(member, repair)).await
     }
 
     /// The text of a column, of the first sample.
@@ -98,11 +82,11 @@ impl<'a> Asker<'a> {
 
     /// Sends a request of a member, with the body that `made` makes of the fault of the answer
     /// before, and reads its answer.
-    pub async fn send(&self, member: usize, about: RequestSubject, made: &MadeBody<'_>) -> Result<Scores, Failure> {
+    pub async fn send(&self, member: usize, made: &MadeBody<'_>) -> Result<Scores, Failure> {
         let queue = self.queue;
         let asked = queue.spec.members.get(member).ok_or_else(|| broken("there is no such member"))?;
         let (rules, permits) = (&queue.spec.rules, &queue.permits);
-        let counted = self.counted(about);
+        let counted = self.counted();
         if let Some(reason) = counted.and_then(|tokens| permits.exceeds(tokens)) {
             return Err(broken(&reason));
         }
@@ -113,14 +97,13 @@ impl<'a> Asker<'a> {
         loop {
             let mut permit = permits.acquire(tokens).await.map_err(|reason| broken(&reason))?;
             let body = made(repair.as_deref()).ok_or_else(|| broken(NO_TEXTS))?;
-            let used =
-                AttemptMeter { meter: Meter::new(&asked.request.tariff, queue.clock), whole: &self.meters[member] };
+            let used = AttemptMeter { meter: Meter::new(&asked.tariff, queue.clock), whole: &self.meters[member] };
             let ended = {
                 let in_flight = queue.request(self.unit, member, attempts.attempt());
                 permit.send();
                 let started_ns = queue.clock.now_ns();
                 let key = RequestKey { attempt: attempts.attempt(), ..self.unit.request_key };
-                let (parser, timeout) = (&asked.request.parser, rules.timeout);
+                let (parser, timeout) = (&asked.parser, rules.timeout);
                 let request = ScoreRequest {
                     second: &|| permit.second(),
                     server: &in_flight.server,
@@ -176,27 +159,25 @@ impl<'a> Asker<'a> {
         frame_ref.trace_request(*call, || Executor::Endpoint(server.lock().clone()), attempt, failed, times);
     }
 
-    /// Tokens of a request, as its function counts them: those of its samples together.
-    fn counted(&self, about: RequestSubject) -> Option<f64> {
-        let (frame_ref, function) = (&self.unit.call.0, self.queue.function);
-        let of = |(share, sample): Sample| frame_ref.payload(share)?.tokens(function, sample);
-        let first = of(about.first)?;
-        if about.first == about.second { Some(first) } else { Some(first + of(about.second)?) }
+    /// Tokens of a request, as its function counts them.
+    fn counted(&self) -> Option<f64> {
+        let (share, sample) = *self.unit.samples.first()?;
+        self.unit.call.0.payload(share)?.tokens(self.queue.function, sample)
     }
 
     /// The body of a request; for another attempt with the fault of the last answer.
-    fn body(&self, member: usize, about: RequestSubject, repair: Option<&[u8]>) -> Option<Vec<u8>> {
+    fn body(&self, member: usize, repair: Option<&[u8]>) -> Option<Vec<u8>> {
         let (function, frame_ref) = (self.queue.function, &self.unit.call.0);
         let asked = self.queue.spec.members.get(member)?;
+        let (share, sample) = *self.unit.samples.first()?;
         // The names are the same in all shares of a frame.
         let names = frame_ref.payload(0)?.names(function, false)?;
         let text = |column, _| {
-            let (share, sample) = if asked.second.contains(&column) { about.second } else { about.first };
             let raw = frame_ref.payload(share)?.text(function, column, sample)?;
             Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
         };
-        let repaired = repair.map(|messages| asked.request.body.repaired(messages));
-        let template = repaired.as_ref().unwrap_or(&asked.request.body);
+        let repaired = repair.map(|messages| asked.body.repaired(messages));
+        let template = repaired.as_ref().unwrap_or(&asked.body);
         Some(template.fill(&template.parts(1, &text)?, &text))
     }
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::body::Text;
-use crate::compound::ask::{Asker, NO_TEXTS, RequestSubject};
+use crate::compound::ask::{Asker, NO_TEXTS};
 use crate::compound::case_rules::CaseRules;
 use crate::compound::outputs::{Outputs, cut, printable, shown};
 use crate::compound::unit::{Cells, broken};
@@ -160,9 +160,9 @@ async fn run(
         Some(Text { raw: RawText { kind: TextKind::Ascii, bytes: json.as_bytes() }, json: true })
     };
     let member = asker.queue.spec.members.first().ok_or_else(|| broken(NO_TEXTS))?;
-    let template = &member.request.body;
+    let template = &member.body;
     let body = |_: Option<&[u8]>| Some(template.fill(&template.parts(1, &column)?, &column));
-    let answer = asker.send(0, RequestSubject::one(asker.unit.samples[0]), &body).await?;
+    let answer = asker.send(0, &body).await?;
     let ran = answer.run.ok_or_else(|| broken(NO_TEXTS))?;
     if case.calls && !came_to_program(&ran, time) {
         return Err(broken(&lost_before(&ran)));

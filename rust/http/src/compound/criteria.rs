@@ -8,13 +8,12 @@
 
 use guerdon_core::report::Report;
 
-use crate::compound::ask::{Asker, RequestSubject};
+use crate::compound::ask::Asker;
 
 /// A request for each criterion.
 pub async fn ask_each(asker: &Asker<'_>) {
-    let about = RequestSubject::one(asker.unit.samples[0]);
     for member in 0..asker.queue.spec.members.len() {
-        let answer = asker.ask(member, about).await;
+        let answer = asker.ask(member).await;
         let mut report = asker.used(member);
         let ended = answer.map(|scores| {
             add_reason(&mut report, scores.reasons.into_iter().next().flatten());
@@ -26,7 +25,7 @@ pub async fn ask_each(asker: &Asker<'_>) {
 
 /// One request for all criteria.
 pub async fn ask_once(asker: &Asker<'_>, criteria: usize) {
-    let answer = asker.ask(0, RequestSubject::one(asker.unit.samples[0])).await;
+    let answer = asker.ask(0).await;
     let mut used = asker.used(0);
     for column in 0..criteria {
         // The usage of the request counts once, for the first of them.

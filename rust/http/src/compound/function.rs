@@ -2,10 +2,8 @@
 //! answers.
 
 use guerdon_core::function::{FunctionId, Policy};
-use serde::Deserialize;
 
 use crate::compound::case_rules::CaseRules;
-use crate::compound::schedule::Schedule;
 use crate::fleet::RequestKey;
 use crate::function::HttpFunction;
 
@@ -14,7 +12,7 @@ use crate::function::HttpFunction;
 pub struct CompoundFunction {
     pub kind: Compound,
     /// Members, at least one.
-    pub members: Vec<CompoundMember>,
+    pub members: Vec<HttpFunction>,
     /// The rules for all requests, which go to one fleet: timeout, retries, limit.
     pub rules: Policy,
 }
@@ -28,14 +26,6 @@ pub enum CompoundSpec {
     Follows { leader: FunctionId, column: usize },
 }
 
-/// Requests of one kind.
-#[derive(Clone, Debug)]
-pub struct CompoundMember {
-    pub request: HttpFunction,
-    /// Columns of a comparison's second sample.
-    pub second: Vec<usize>,
-}
-
 /// Kind of a call.
 #[derive(Clone, Debug)]
 pub enum Compound {
@@ -43,27 +33,8 @@ pub enum Compound {
     Criteria,
     /// One request, whose answer has a score for each of this many columns.
     Rubric(usize),
-    /// Pairs of a group.
-    Pairwise(Pairwise),
     /// A program, run once a case.
     Cases(CaseRules),
-}
-
-/// Rule for comparing the samples of a group.
-#[derive(Clone, Copy, Debug)]
-pub struct Pairwise {
-    pub schedule: Schedule,
-    pub score: PairwiseScore,
-    /// Each pair is asked in both orders.
-    pub both_orders: bool,
-}
-
-/// Scores computed from comparisons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PairwiseScore {
-    BradleyTerry,
-    WinRate,
 }
 
 impl Compound {
@@ -92,7 +63,7 @@ impl Compound {
         match self {
             Self::Criteria => members,
             Self::Rubric(criteria) => *criteria,
-            Self::Pairwise(_) | Self::Cases(_) => 1,
+            Self::Cases(_) => 1,
         }
     }
 }

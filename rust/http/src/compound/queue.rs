@@ -359,7 +359,7 @@ impl CompoundQueue {
         };
         let snapshot = |((frame_ref, call), since_ns, attempt, member, server): &RequestSnapshot| {
             let one = frame_ref.in_flight(*call, now_ns.saturating_sub(*since_ns))?;
-            let own = || self.spec.members.get(*member).map(|one| one.request.endpoint.host());
+            let own = || self.spec.members.get(*member).map(|one| one.endpoint.host());
             let server = if server.is_empty() { own()? } else { server.to_string() };
             Some((InFlightCall { attempt: *attempt, ..one }, server))
         };

@@ -48,7 +48,7 @@ pub fn requests(specs: &[Option<CompoundSpec>], concurrency: usize) -> impl Iter
 
 /// A request of a compound function, whose members share its fleet, and how many may be in flight.
 fn request(spec: &CompoundFunction, concurrency: usize) -> Option<(&HttpFunction, usize)> {
-    Some((&spec.members.first()?.request, spec.rules.concurrency.unwrap_or(concurrency)))
+    Some((spec.members.first()?, spec.rules.concurrency.unwrap_or(concurrency)))
 }
 
 impl CompoundQueues {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Members, Reduce, Reduction};
+use guerdon_core::compose::{ComposeLane, Composite, Members, Opinions, Reduce, Reduction};
 use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::report::Extra;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_http::{Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpFunction, HttpLane};
+use guerdon_http::{Compound, CompoundFunction, CompoundSpec, HttpFunction, HttpLane};
 use guerdon_testkit::Texts;
 use guerdon_testkit::judge::{JudgeConfig, Latency};
 use tokio::runtime::Handle;
@@ -29,8 +29,7 @@ struct CompoundRig {
 
 impl CompoundRig {
     fn new(kind: Compound, requests: &[HttpFunction], rules: &Policy, columns: usize) -> Self {
-        let member = |request: &HttpFunction| CompoundMember { request: request.clone(), second: Vec::new() };
-        let members = requests.iter().map(member).collect();
+        let members = requests.to_vec();
         let leads = CompoundSpec::Leads(Box::new(CompoundFunction { kind, members, rules: rules.clone() }));
         let follows = |column| Some(CompoundSpec::Follows { leader: 0, column });
         let compounds = std::iter::once(Some(leads)).chain((1..columns).map(follows)).collect();
@@ -59,7 +58,8 @@ impl CompoundRig {
 /// An engine with one function, which asks a judge several times.
 fn votes(votes: usize, reduce: Reduce, request: HttpFunction, rules: Policy) -> CompoundRig {
     let rules_of_votes = Reduction { reduce, weights: Vec::new(), needed: votes / 2 + 1, min_agreement: None };
-    let composite = Composite { members: Members::Votes { function: 1, votes }, rules: rules_of_votes };
+    let composite =
+        Composite::Opinions(Opinions { members: Members::Votes { function: 1, votes }, rules: rules_of_votes });
     let plain = guerdon_testkit::function("judge", Shape::Sample);
     let member = Function { member_of: Some(0), policy: rules, ..plain.clone() };
     let functions = vec![Function { member_calls: votes, lane: 1, ..plain }, member];

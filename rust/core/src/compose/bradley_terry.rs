@@ -7,7 +7,7 @@
 
 /// One comparison: `first` won with this share, 1/2 for a tie.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
+pub struct ComparedPair {
     pub first: usize,
     pub second: usize,
     pub share: f64,
@@ -22,7 +22,7 @@ const CLOSE: f64 = 1e-10;
 
 /// Returns the strengths of `members` members, 0 on average.
 #[must_use]
-pub fn strengths(members: usize, comparisons: &[Comparison]) -> Vec<f64> {
+pub fn strengths(members: usize, comparisons: &[ComparedPair]) -> Vec<f64> {
     fit(members, comparisons, PENALTY)
 }
 
@@ -42,9 +42,9 @@ pub fn scores(strengths: &[f64]) -> Vec<f64> {
 
 /// The share of comparisons that each member won, ties half; `None` without any.
 #[must_use]
-pub fn win_rates(members: usize, comparisons: &[Comparison]) -> Vec<Option<f64>> {
+pub fn win_rates(members: usize, comparisons: &[ComparedPair]) -> Vec<Option<f64>> {
     let mut counted = vec![(0.0, 0usize); members];
-    for Comparison { first, second, share } in comparisons {
+    for ComparedPair { first, second, share } in comparisons {
         for (place, won) in [(*first, *share), (*second, 1.0 - share)] {
             counted[place] = (counted[place].0 + won, counted[place].1 + 1);
         }
@@ -56,7 +56,7 @@ fn chance(ahead: f64) -> f64 {
     1.0 / (1.0 + (-ahead).exp())
 }
 
-fn fit(members: usize, comparisons: &[Comparison], penalty: f64) -> Vec<f64> {
+fn fit(members: usize, comparisons: &[ComparedPair], penalty: f64) -> Vec<f64> {
     let mut at = vec![0.0; members];
     let mut loss = loss_of(&at, comparisons, penalty);
     for _ in 0..STEPS {
@@ -80,8 +80,8 @@ fn fit(members: usize, comparisons: &[Comparison], penalty: f64) -> Vec<f64> {
     at
 }
 
-fn loss_of(at: &[f64], comparisons: &[Comparison], penalty: f64) -> f64 {
-    let of = |one: &Comparison| {
+fn loss_of(at: &[f64], comparisons: &[ComparedPair], penalty: f64) -> f64 {
+    let of = |one: &ComparedPair| {
         let ahead = at[one.first] - at[one.second];
         // -log of the chance of each outcome, which never overflows this way.
         let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
@@ -90,7 +90,7 @@ fn loss_of(at: &[f64], comparisons: &[Comparison], penalty: f64) -> f64 {
     comparisons.iter().map(of).sum::<f64>() + at.iter().map(|at| penalty / 2.0 * at * at).sum::<f64>()
 }
 
-fn slope_of(at: &[f64], comparisons: &[Comparison], penalty: f64) -> Vec<f64> {
+fn slope_of(at: &[f64], comparisons: &[ComparedPair], penalty: f64) -> Vec<f64> {
     let mut slope: Vec<f64> = at.iter().map(|at| penalty * at).collect();
     for one in comparisons {
         let off = chance(at[one.first] - at[one.second]) - one.share;
@@ -101,7 +101,7 @@ fn slope_of(at: &[f64], comparisons: &[Comparison], penalty: f64) -> Vec<f64> {
 }
 
 /// The solution of "curvature times step is slope", by conjugate gradients.
-fn newton_step(at: &[f64], slope: &[f64], comparisons: &[Comparison], penalty: f64) -> Vec<f64> {
+fn newton_step(at: &[f64], slope: &[f64], comparisons: &[ComparedPair], penalty: f64) -> Vec<f64> {
     let curvatures: Vec<f64> = comparisons
         .iter()
         .map(|one| {
@@ -147,8 +147,8 @@ mod tests {
 
     use super::*;
 
-    fn won(first: usize, second: usize) -> Comparison {
-        Comparison { first, second, share: 1.0 }
+    fn won(first: usize, second: usize) -> ComparedPair {
+        ComparedPair { first, second, share: 1.0 }
     }
 
     /// The American League of 1987, wins of a row's team over a column's, and the strengths that
@@ -164,7 +164,7 @@ mod tests {
     ];
     const KNOWN: [f64; 7] = [1.58, 1.44, 1.29, 1.25, 1.11, 0.68, 0.0];
 
-    fn games() -> Vec<Comparison> {
+    fn games() -> Vec<ComparedPair> {
         let pairs = (0..7).flat_map(|one| (0..7).map(move |other| (one, other)));
         pairs.flat_map(|(one, other)| std::iter::repeat_n(won(one, other), WINS[one][other])).collect()
     }
@@ -179,7 +179,7 @@ mod tests {
 
     /// Computes them by the steps of Zermelo, with `penalty` as ties against a member of strength
     /// 0: another regulariser, which agrees where it is small.
-    fn zermelo(members: usize, comparisons: &[Comparison]) -> Vec<f64> {
+    fn zermelo(members: usize, comparisons: &[ComparedPair]) -> Vec<f64> {
         let mut worth = vec![1.0f64; members];
         for _ in 0..20_000 {
             let (mut wins, mut rates) = (vec![0.0; members], vec![0.0; members]);
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn winner_of_all_has_a_finite_strength() {
-        let all: Vec<Comparison> = (0..6).flat_map(|one| (one + 1..6).map(move |other| won(one, other))).collect();
+        let all: Vec<ComparedPair> = (0..6).flat_map(|one| (one + 1..6).map(move |other| won(one, other))).collect();
         let found = strengths(6, &all);
         assert!(found.iter().all(|one| one.is_finite() && one.abs() < 20.0), "{found:?}");
         assert!(found.windows(2).all(|pair| pair[0] > pair[1] + 0.1), "{found:?}");
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn ties_make_equals() {
-        let tied: Vec<Comparison> =
-            (0..4).map(|one| Comparison { first: one, second: (one + 1) % 4, share: 0.5 }).collect();
+        let tied: Vec<ComparedPair> =
+            (0..4).map(|one| ComparedPair { first: one, second: (one + 1) % 4, share: 0.5 }).collect();
         assert!(strengths(4, &tied).iter().all(|one| one.abs() < 1e-9));
         assert_eq!(win_rates(5, &tied), [Some(0.5), Some(0.5), Some(0.5), Some(0.5), None]);
     }
@@ -237,15 +237,15 @@ mod tests {
             games in prop::collection::vec((0usize..8, 1usize..8, 0u8..=4), 0..60), raised in 0usize..60,
         ) {
             let one = |(first, gap, share): &(usize, usize, u8)| {
-                Comparison { first: *first, second: (first + gap) % 8, share: f64::from(*share) / 4.0 }
+                ComparedPair { first: *first, second: (first + gap) % 8, share: f64::from(*share) / 4.0 }
             };
-            let mut games: Vec<Comparison> = games.iter().map(one).collect();
+            let mut games: Vec<ComparedPair> = games.iter().map(one).collect();
             let found = strengths(8, &games);
             let slope = slope_of(&found, &games, PENALTY);
             prop_assert!(slope.iter().all(|part| part.abs() < 1e-7), "{:?}", slope);
             prop_assert!(found.iter().sum::<f64>().abs() < 1e-6);
-            let turned: Vec<Comparison> =
-                games.iter().map(|one| Comparison { first: one.second, second: one.first, share: 1.0 - one.share }).collect();
+            let turned: Vec<ComparedPair> =
+                games.iter().map(|one| ComparedPair { first: one.second, second: one.first, share: 1.0 - one.share }).collect();
             for (one, other) in found.iter().zip(strengths(8, &turned)) {
                 prop_assert!((one - other).abs() < 1e-6);
             }

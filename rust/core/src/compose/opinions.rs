@@ -1,14 +1,13 @@
-//! One call of a composite function: which member calls it needs, and the score made of their
-//! results, without a clock, a lock or a wait. Votes stop early as compose-3 has it.
-
-use std::collections::BTreeMap;
+//! Votes, panels and fallbacks: opinions of one sample made into one score. Votes stop early as
+//! compose-3 has it.
 
 use crate::compose::early_stop::{is_decided, worth_sending};
 use crate::compose::reduce::{Opinion, ReducedScore, Reduction, agreement_of};
+use crate::compose::step::{CompositeResult, NextStep, in_lists};
 use crate::function::FunctionId;
 use crate::member_call::{MemberCall, MemberEnd};
-use crate::outcome::{Cell, Failure, Status, Times};
-use crate::report::{Extra, NamedExtra, Report};
+use crate::outcome::{Cell, Failure, Status};
+use crate::report::Report;
 
 /// The members of a composite function.
 #[derive(Clone, Debug)]
@@ -22,9 +21,9 @@ pub enum Members {
     Fallback(Vec<(String, FunctionId)>),
 }
 
-/// A composite function.
+/// A function whose score is made of opinions.
 #[derive(Clone, Debug)]
-pub struct Composite {
+pub struct Opinions {
     pub members: Members,
     pub rules: Reduction,
 }
@@ -39,33 +38,18 @@ enum SlotState {
 }
 
 /// A call that was begun.
-pub(super) struct CompositeCall {
+pub(super) struct OpinionsCall {
+    sample: usize,
     slots: Vec<SlotState>,
 }
 
-/// Next step of a call.
-pub(super) enum NextStep {
-    Call(Vec<MemberCall>),
-    Wait,
-    End,
-}
-
-impl NextStep {
-    pub(super) const fn is_end(&self) -> bool {
-        matches!(self, Self::End)
-    }
-}
-
-/// Score, report and record of a call.
-pub(super) type CompositeResult = (Result<Cell, Failure>, Report, Option<Vec<u8>>);
-
-impl CompositeCall {
+impl OpinionsCall {
     /// The member calls that are under way.
     pub(super) fn open(&self) -> Vec<MemberCall> {
         self.slots.iter().filter_map(|slot| if let SlotState::Open(call) = slot { Some(*call) } else { None }).collect()
     }
 
-    fn ends(&self) -> impl Iterator<Item = &MemberEnd> {
+    pub(super) fn ends(&self) -> impl Iterator<Item = &MemberEnd> {
         self.slots.iter().filter_map(|slot| if let SlotState::Ended(end) = slot { Some(end) } else { None })
     }
 
@@ -73,19 +57,15 @@ impl CompositeCall {
         self.ends().map(opinion).collect()
     }
 
-    /// Returns the time from the start of the first member call that ran until now.
-    pub(super) fn times(&self, now_ns: u64) -> Times {
-        let started = self.ends().map(|end| end.outcome.times.started_ns).filter(|ns| *ns != 0).min();
-        started
-            .map_or_else(Times::default, |started_ns| Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) })
-    }
-
-    fn send(&mut self, calls: impl Iterator<Item = MemberCall>) -> Vec<MemberCall> {
-        calls.inspect(|call| self.slots[call.slot] = SlotState::Open(*call)).collect()
+    /// Begins the member calls of these functions, each in its slot.
+    fn send(&mut self, calls: impl Iterator<Item = (usize, FunctionId)>) -> Vec<MemberCall> {
+        let Self { sample, slots } = self;
+        let call = |(slot, function): (usize, FunctionId)| MemberCall { function, sample: *sample, slot };
+        calls.map(call).inspect(|call| slots[call.slot] = SlotState::Open(*call)).collect()
     }
 }
 
-impl Composite {
+impl Opinions {
     /// Returns the most member calls that one call makes.
     #[must_use]
     pub const fn calls(&self) -> usize {
@@ -96,53 +76,51 @@ impl Composite {
     }
 
     /// A new call, and the member calls that it begins with.
-    pub(super) fn begin(&self) -> (CompositeCall, Vec<MemberCall>) {
-        let mut call = CompositeCall { slots: (0..self.calls()).map(|_| SlotState::default()).collect() };
+    pub(super) fn begin(&self, sample: usize) -> (OpinionsCall, Vec<MemberCall>) {
+        let mut call = OpinionsCall { sample, slots: (0..self.calls()).map(|_| SlotState::default()).collect() };
         let calls = match &self.members {
             Members::Votes { function, votes } => self.more_votes(&mut call, *function, *votes),
-            Members::Panel(members) => {
-                let of =
-                    |(slot, (_, function)): (usize, &(String, FunctionId))| MemberCall { function: *function, slot };
-                call.send(members.iter().enumerate().map(of))
-            }
+            Members::Panel(members) => call.send(members.iter().map(|(_, function)| *function).enumerate()),
             Members::Fallback(members) => call.send(member_at(members, 0)),
         };
         (call, calls)
     }
 
-    fn more_votes(&self, call: &mut CompositeCall, function: FunctionId, votes: usize) -> Vec<MemberCall> {
+    fn more_votes(&self, call: &mut OpinionsCall, function: FunctionId, votes: usize) -> Vec<MemberCall> {
         let opinions = call.opinions();
         let sent = opinions.len();
         let more = worth_sending(&self.rules, &opinions, votes - sent);
-        call.send((sent..sent + more).map(|slot| MemberCall { function, slot }))
+        call.send((sent..sent + more).map(|slot| (slot, function)))
     }
 
     /// Takes the result of a member call.
-    pub(super) fn ended(&self, call: &mut CompositeCall, end: MemberEnd) -> NextStep {
+    pub(super) fn ended(&self, call: &mut OpinionsCall, end: MemberEnd) -> NextStep {
         match call.slots.get_mut(end.slot) {
             Some(slot @ SlotState::Open(_)) => *slot = SlotState::Ended(end),
-            _ => return NextStep::Wait, // it has ended before
+            _ => return NextStep::wait(), // it has ended before
         }
         let opinions = call.opinions();
         let waits = opinions.len() < call.slots.iter().filter(|slot| !matches!(slot, SlotState::Unsent)).count();
         match &self.members {
-            Members::Votes { votes, .. } if is_decided(&self.rules, &opinions, votes - opinions.len()) => NextStep::End,
-            Members::Votes { function, votes } if !waits => NextStep::Call(self.more_votes(call, *function, *votes)),
-            Members::Votes { .. } => NextStep::Wait,
+            Members::Votes { votes, .. } if is_decided(&self.rules, &opinions, votes - opinions.len()) => {
+                NextStep::end()
+            }
+            Members::Votes { function, votes } if !waits => NextStep::call(self.more_votes(call, *function, *votes)),
+            Members::Votes { .. } => NextStep::wait(),
             Members::Panel(members) => {
                 let failed = opinions.iter().filter(|one| **one == Opinion::Failed).count();
                 // All that are left may give scores.
-                if !waits || members.len() - failed < self.rules.needed { NextStep::End } else { NextStep::Wait }
+                if !waits || members.len() - failed < self.rules.needed { NextStep::end() } else { NextStep::wait() }
             }
             Members::Fallback(members) if opinions.last() == Some(&Opinion::Failed) => {
                 let next = call.send(member_at(members, opinions.len()));
-                if next.is_empty() { NextStep::End } else { NextStep::Call(next) }
+                if next.is_empty() { NextStep::end() } else { NextStep::call(next) }
             }
-            Members::Fallback(_) => NextStep::End,
+            Members::Fallback(_) => NextStep::end(),
         }
     }
 
-    pub(super) fn result(&self, call: &CompositeCall) -> CompositeResult {
+    pub(super) fn result(&self, call: &OpinionsCall) -> CompositeResult<Cell> {
         match &self.members {
             Members::Votes { votes, .. } => self.result_of_votes(call, *votes),
             Members::Panel(members) => self.result_of_panel(call, members),
@@ -150,9 +128,9 @@ impl Composite {
         }
     }
 
-    fn result_of_votes(&self, call: &CompositeCall, votes: usize) -> CompositeResult {
+    fn result_of_votes(&self, call: &OpinionsCall, votes: usize) -> CompositeResult<Cell> {
         let opinions = call.opinions();
-        let failures: Vec<String> = call.ends().filter_map(reason).collect();
+        let failures: Vec<String> = call.ends().filter_map(MemberEnd::reason).collect();
         let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
         report.add(0, "votes", opinions.iter().copied().map(shown).collect::<Vec<_>>());
         report.add(0, "agreement", agreement_of(&opinions));
@@ -172,12 +150,12 @@ impl Composite {
         (self.cell(&opinions, call, too_few), report, record)
     }
 
-    fn result_of_panel(&self, call: &CompositeCall, members: &[(String, FunctionId)]) -> CompositeResult {
+    fn result_of_panel(&self, call: &OpinionsCall, members: &[(String, FunctionId)]) -> CompositeResult<Cell> {
         let opinion_of =
             |slot: &SlotState| if let SlotState::Ended(end) = slot { opinion(end) } else { Opinion::Failed };
         let opinions: Vec<Opinion> = call.slots.iter().map(opinion_of).collect();
         let name = |end: &MemberEnd| &members[end.slot].0;
-        let why = |end: &MemberEnd| Some(format!("{}: {}", name(end), reason(end)?));
+        let why = |end: &MemberEnd| Some(format!("{}: {}", name(end), end.reason()?));
         let failures: Vec<String> = call.ends().filter_map(why).collect();
         let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
         for ((member, _), opinion) in members.iter().zip(&opinions) {
@@ -198,12 +176,12 @@ impl Composite {
         (self.cell(&opinions, call, too_few), report, record)
     }
 
-    fn result_of_fallback(&self, call: &CompositeCall, members: &[(String, FunctionId)]) -> CompositeResult {
+    fn result_of_fallback(&self, call: &OpinionsCall, members: &[(String, FunctionId)]) -> CompositeResult<Cell> {
         // One member alone is the function itself.
         let named = |end: &MemberEnd, why| {
             if members.len() > 1 { format!("{}: {why}", members[end.slot].0) } else { why }
         };
-        let failures: Vec<String> = call.ends().filter_map(|end| Some(named(end, reason(end)?))).collect();
+        let failures: Vec<String> = call.ends().filter_map(|end| Some(named(end, end.reason()?))).collect();
         let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
         let answer = call.ends().find(|end| opinion(end) != Opinion::Failed);
         if let Some(end) = answer {
@@ -223,7 +201,7 @@ impl Composite {
     fn cell(
         &self,
         opinions: &[Opinion],
-        call: &CompositeCall,
+        call: &OpinionsCall,
         too_few: impl FnOnce() -> String,
     ) -> Result<Cell, Failure> {
         match self.rules.reduced(opinions) {
@@ -238,8 +216,8 @@ impl Composite {
 }
 
 /// The call of the member in this place, if there is one.
-fn member_at(members: &[(String, FunctionId)], slot: usize) -> impl Iterator<Item = MemberCall> {
-    members.get(slot).map(|(_, function)| MemberCall { function: *function, slot }).into_iter()
+fn member_at(members: &[(String, FunctionId)], slot: usize) -> impl Iterator<Item = (usize, FunctionId)> {
+    members.get(slot).map(|(_, function)| (slot, *function)).into_iter()
 }
 
 const fn opinion(end: &MemberEnd) -> Opinion {
@@ -250,35 +228,12 @@ const fn opinion(end: &MemberEnd) -> Opinion {
     }
 }
 
-/// Returns why a member call failed, if it did.
-fn reason(end: &MemberEnd) -> Option<String> {
-    let why = end.note.as_ref().map(|note| note.reason.as_str()).filter(|_| opinion(end) == Opinion::Failed)?;
-    Some(if end.attempts > 1 { format!("{why} (after {} attempts)", end.attempts) } else { why.to_owned() })
-}
-
 /// An opinion as `result.extra` shows it.
 const fn shown(opinion: Opinion) -> Option<f64> {
     match opinion {
         Opinion::Score(score) => Some(score),
         Opinion::Abstained | Opinion::Failed => None,
     }
-}
-
-/// The values of each name: as it is where there is but one, else all of them in a list.
-fn in_lists<'a>(extra: impl Iterator<Item = &'a NamedExtra>) -> Vec<NamedExtra> {
-    let mut lists: BTreeMap<&str, Vec<Extra>> = BTreeMap::new();
-    for (name, value) in extra {
-        let list = lists.entry(name).or_default();
-        match value {
-            Extra::List(values) => list.extend(values.iter().cloned()),
-            value => list.push(value.clone()),
-        }
-    }
-    let one = |(name, mut values): (&str, Vec<Extra>)| {
-        let value = if values.len() == 1 { values.remove(0) } else { Extra::List(values) };
-        (name.to_owned().into(), value)
-    };
-    lists.into_iter().map(one).collect()
 }
 
 /// The items of a record, which is a JSON list; `None` without any.

@@ -74,10 +74,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::compound::bradley_terry::{Comparison, scores, strengths};
+    use crate::compose::bradley_terry::{ComparedPair, scores, strengths};
 
     /// All rounds, where the member with the larger quality wins; the comparisons, in order.
-    fn played(schedule: Schedule, quality: &[f64]) -> Vec<Comparison> {
+    fn played(schedule: Schedule, quality: &[f64]) -> Vec<ComparedPair> {
         let (mut standings, mut met) = (vec![0.0; quality.len()], BTreeSet::new());
         let mut games = Vec::new();
         for _ in 0..schedule.rounds(quality.len()) {
@@ -86,7 +86,7 @@ mod tests {
                 standings[first] += share;
                 standings[second] += 1.0 - share;
                 met.insert((first.min(second), first.max(second)));
-                games.push(Comparison { first, second, share });
+                games.push(ComparedPair { first, second, share });
             }
         }
         games
@@ -147,7 +147,7 @@ mod tests {
             for schedule in [Schedule::Circular, Schedule::AllPairs, Schedule::Swiss(rounds), Schedule::Swiss(None)] {
                 let games = played(schedule, &quality);
                 let mut met = BTreeSet::new();
-                for Comparison { first, second, .. } in &games {
+                for ComparedPair { first, second, .. } in &games {
                     prop_assert!(first != second && *first < members && *second < members);
                     prop_assert!(met.insert((first.min(second), first.max(second))), "{:?}", schedule);
                 }

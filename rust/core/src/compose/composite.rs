@@ -1,0 +1,105 @@
+//! A composite function and one call of it: which member calls it needs, and the score made of
+//! their results, without a clock, a lock or a wait.
+
+use crate::compose::opinions::{Opinions, OpinionsCall};
+use crate::compose::pairwise::{Pairwise, PairwiseCall};
+use crate::compose::step::{CompositeResult, NextStep};
+use crate::member_call::{MemberCall, MemberEnd};
+use crate::outcome::{Cell, Failure, Times};
+use crate::report::Report;
+
+/// A composite function.
+#[derive(Clone, Debug)]
+pub enum Composite {
+    /// One score of a sample.
+    Opinions(Opinions),
+    /// Scores of a group.
+    Pairwise(Pairwise),
+}
+
+/// A call that was begun.
+pub(super) enum CompositeCall {
+    Opinions(OpinionsCall),
+    Pairwise(PairwiseCall),
+}
+
+/// Cells of a call.
+pub(super) enum Cells {
+    One(Cell),
+    Each(Vec<Cell>),
+}
+
+impl Composite {
+    /// Returns the most member calls that one call makes for a sample.
+    #[must_use]
+    pub const fn calls(&self) -> usize {
+        match self {
+            Self::Opinions(opinions) => opinions.calls(),
+            Self::Pairwise(_) => Pairwise::MOST_SAMPLES - 1,
+        }
+    }
+
+    /// Returns whether its calls end shortly before their time is up, with the results so far.
+    pub(super) const fn ends_early(&self) -> bool {
+        matches!(self, Self::Pairwise(_))
+    }
+
+    /// A new call on `size` samples from `first` on, and how it begins.
+    pub(super) fn begin(&self, first: usize, size: usize) -> (CompositeCall, NextStep) {
+        match self {
+            Self::Opinions(opinions) => {
+                let (call, calls) = opinions.begin(first);
+                (CompositeCall::Opinions(call), NextStep::call(calls))
+            }
+            Self::Pairwise(pairwise) => {
+                let (call, step) = pairwise.begin(first, size);
+                (CompositeCall::Pairwise(call), step)
+            }
+        }
+    }
+
+    /// Takes the result of a member call.
+    pub(super) fn ended(&self, call: &mut CompositeCall, end: MemberEnd) -> NextStep {
+        match (self, call) {
+            (Self::Opinions(opinions), CompositeCall::Opinions(call)) => opinions.ended(call, end),
+            (Self::Pairwise(pairwise), CompositeCall::Pairwise(call)) => pairwise.ended(call, end),
+            _ => NextStep::wait(), // a call is of its composite's kind
+        }
+    }
+
+    /// The result of a call; `late`: its time is up.
+    pub(super) fn result(&self, call: &CompositeCall, late: bool) -> CompositeResult<Cells> {
+        match (self, call) {
+            (Self::Pairwise(pairwise), CompositeCall::Pairwise(call)) => {
+                let (cells, report, record) = pairwise.result(call, late);
+                (cells.map(Cells::Each), report, record)
+            }
+            (Self::Opinions(opinions), CompositeCall::Opinions(call)) => {
+                let (cell, report, record) = opinions.result(call);
+                (cell.map(Cells::One), report, record)
+            }
+            _ => (Err(Failure::error("internal error: a call of another kind".to_owned())), Report::default(), None),
+        }
+    }
+}
+
+impl CompositeCall {
+    /// The member calls that are under way.
+    pub(super) fn open(&self, composite: &Composite) -> Vec<MemberCall> {
+        match (self, composite) {
+            (Self::Opinions(call), _) => call.open(),
+            (Self::Pairwise(call), Composite::Pairwise(pairwise)) => call.open(pairwise.function),
+            (Self::Pairwise(_), Composite::Opinions(_)) => Vec::new(),
+        }
+    }
+
+    /// Returns the time from the start of the first member call that ran until now.
+    pub(super) fn times(&self, now_ns: u64) -> Times {
+        let started = match self {
+            Self::Opinions(call) => call.ends().map(|end| end.outcome.times.started_ns).filter(|ns| *ns != 0).min(),
+            Self::Pairwise(call) => call.started_ns,
+        };
+        let times = |started_ns| Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
+        started.map_or_else(Times::default, times)
+    }
+}
