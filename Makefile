@@ -220,7 +220,7 @@ test-all: ## the whole of everything, in each environment and on each Python: an
 		test-verl test-ray test-vllm test-parallel test-trl-versions test-python
 
 # Left to `make test`: trainers, whole programs, faults, and what imports PyTorch.
-QUICK := $(filter-out %_docs.py %_benches.py %_bench_training.py %_examples.py,$(wildcard tests/test_*.py)) \
+QUICK := $(filter-out %_docs.py %_benches.py %_examples.py,$(wildcard tests/test_*.py)) \
 	$(filter-out tests/%.py,$(wildcard tests/registration tests/worker tests/submit tests/result))
 .PHONY: test-quick
 test-quick: setup ## unit tests of the crates and of the package, no trainers: two minutes after the first, which compiles
