@@ -454,6 +454,7 @@ stress: setup ## the soak tests too, more cases and deeper model checking
 	LOOM_MAX_PREEMPTIONS=4 cargo test --workspace --locked --features guerdon-core/loom,guerdon-inprocess/loom --config profile.dev.package.guerdon-core.opt-level=1 --config profile.dev.package.guerdon-inprocess.opt-level=1 --lib loom::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress tests/rewards/test_math.py tests/profile/test_planted.py $(ARGS)
+	$(BIN)/python -m pytest -q --timeout 3600 --hypothesis-profile=search tests/contract $(ARGS)
 	# The faults again and again: what a race hides in one run shows in ten.
 	for round in {1..$(ROUNDS)}; do $(BIN)/python -m pytest -q -m 'fault and not soak' tests/stress $(ARGS); done
 
