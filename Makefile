@@ -220,7 +220,7 @@ test-all: ## the whole of everything, in each environment and on each Python: an
 		test-verl test-ray test-vllm test-parallel test-trl-versions test-python
 
 # Left to `make test`: trainers, whole programs, faults, and what imports PyTorch.
-QUICK := $(filter-out %_docs.py %_benches.py %_bench_training.py %_examples.py,$(wildcard tests/test_*.py)) \
+QUICK := $(filter-out %_docs.py %_benches.py %_examples.py,$(wildcard tests/test_*.py)) \
 	$(filter-out tests/%.py,$(wildcard tests/registration tests/worker tests/submit tests/result))
 .PHONY: test-quick
 test-quick: setup ## unit tests of the crates and of the package, no trainers: two minutes after the first, which compiles
@@ -454,6 +454,7 @@ stress: setup ## the soak tests too, more cases and deeper model checking
 	LOOM_MAX_PREEMPTIONS=4 cargo test --workspace --locked --features guerdon-core/loom,guerdon-inprocess/loom --config profile.dev.package.guerdon-core.opt-level=1 --config profile.dev.package.guerdon-inprocess.opt-level=1 --lib loom::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress tests/rewards/test_math.py tests/profile/test_planted.py $(ARGS)
+	$(BIN)/python -m pytest -q --timeout 3600 --hypothesis-profile=search tests/contract $(ARGS)
 	# The faults again and again: what a race hides in one run shows in ten.
 	for round in {1..$(ROUNDS)}; do $(BIN)/python -m pytest -q -m 'fault and not soak' tests/stress $(ARGS); done
 

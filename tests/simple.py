@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from guerdon import group_reward, reward
+
+
+def on_lane(function: Callable[..., Any], lane: str, decorate: Any = reward, **options: Any) -> Any:
+    """The function on a lane, as a coroutine function where that is a loop."""
+
+    @functools.wraps(function)
+    async def awaits(*arguments: Any, **columns: Any) -> Any:
+        await asyncio.sleep(0)
+        return function(*arguments, **columns)
+
+    return decorate(awaits if lane == "asyncio" else function, lane=lane, **options)
 
 
 @reward

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 import guerdon
 from guerdon import Dispatcher, Limit, RegistrationError, StatefulReward, Status, group_reward, reward
+from tests.simple import on_lane
 
 # The most samples in a call of each function; one in five of random samples is bad.
 SIZES = (1, 3, 8)
+LANES = ("process", "thread", "asyncio")
 BAD = ("raise", "nan", "none", "text")
 
 
@@ -41,22 +43,10 @@ def serial(text: str) -> tuple[float, Status]:
 
 
 def on_each_lane() -> list[Any]:
-    def made(lane: str, most: int) -> Callable[..., Any]:
-        def plain(texts: list[str]) -> list[Any]:
-            return scored(texts, most)
+    def made(most: int) -> Callable[..., Any]:
+        return lambda texts: scored(texts, most)
 
-        async def waits(texts: list[str]) -> list[Any]:
-            import asyncio
-
-            await asyncio.sleep(0)
-            return scored(texts, most)
-
-        return waits if lane == "asyncio" else plain
-
-    lanes = ("process", "thread", "asyncio")
-    return [
-        reward(made(lane, most), name=f"{lane}-{most}", lane=lane, batch_size=most) for lane in lanes for most in SIZES
-    ]
+    return [on_lane(made(most), lane, name=f"{lane}-{most}", batch_size=most) for lane in LANES for most in SIZES]
 
 
 @pytest.fixture(scope="module")
@@ -94,19 +84,11 @@ def sizes(completions: list[str]) -> list[float]:
     return [float(len(completions))] * len(completions)
 
 
-async def asizes(completions: list[str]) -> list[float]:
-    return sizes(completions)
-
-
-def on(lane: str, **options: Any) -> Any:
-    return reward(asizes if lane == "asyncio" else sizes, lane=lane, **options)
-
-
-@pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
+@pytest.mark.parametrize("lane", LANES)
 def test_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -> None:
     """Only a call that is full, or the end, can start anything here: a minute is longer than what
     is waited for."""
-    with Dispatcher([on(lane, batch_size=4, batch_wait=60.0)], workers=1) as made:
+    with Dispatcher([on_lane(sizes, lane, batch_size=4, batch_wait=60.0)], workers=1) as made:
         pending = made.stream(num_generations=2)
         pending.add(completions=["a"])
         pending.add(completions=["b", "c"])
@@ -122,7 +104,7 @@ def test_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -> N
 
 
 def test_a_call_of_few_samples_starts_when_it_has_waited() -> None:
-    with Dispatcher([on("thread", batch_size=4, batch_wait=0.001)]) as made:
+    with Dispatcher([on_lane(sizes, "thread", batch_size=4, batch_wait=0.001)]) as made:
         pending = made.stream()
         pending.add(completions=["a"])
         assert next(pending.groups(timeout=30)).rewards.tolist() == [[1.0]]
@@ -309,7 +291,7 @@ class Model(StatefulReward):
 
 
 def test_a_stateful_reward_scores_many_and_finishes_groups() -> None:
-    functions = [reward(Model(), name=lane, lane=lane, batch_size=3) for lane in ("process", "thread", "asyncio")]
+    functions = [reward(Model(), name=lane, lane=lane, batch_size=3) for lane in LANES]
     with Dispatcher(functions, workers=1) as made:
         result = made.score(completions=["a", "abc", "ab", "abcd"], num_generations=2)
     assert result.rewards[..., 0].tolist() == [[-1.0, 1.0], [-1.0, 1.0]]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -32,6 +29,7 @@ from guerdon import (
 )
 from tests.clock import eventually
 from tests.http.server import chat_completion, serving
+from tests.processes import run_python, started_python
 
 fault = pytest.mark.fault
 
@@ -236,11 +234,9 @@ print(json.dumps([result.rewards.ravel().tolist(), result.timings["graded"]["cac
 
 
 def in_a_process(folder: Path, *completions: str) -> Any:
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-W", "error", "-c", SCORES, *completions]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    environment = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return json.loads(run_python(SCORES, *completions, flags=["-W", "error"], env=environment).stdout)
 
 
 @fault("two processes fill one cache folder", sees="each finds what the other computed")
@@ -363,9 +359,7 @@ print(json.dumps([right, [str(one.message) for one in warned]]))
 @fault("the disk of a cache folder is full", sees="one warning; what does not fit is computed again")
 def test_a_full_disk(tmp_path: Path) -> None:
     # No file may grow beyond 200 KB, as on a full disk.
-    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr
-    right, warned = json.loads(done.stdout)
+    right, warned = json.loads(run_python(FULL, tmp_path).stdout)
     assert right
     assert len(warned) == 1, warned
     assert "cache folder" in warned[0]
@@ -392,13 +386,12 @@ with Dispatcher([graded]) as dispatcher:
 )
 def test_a_killed_process_leaves_right_outcomes(tmp_path: Path) -> None:
     for _ in range(3):
-        with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
+        with started_python(WRITER, tmp_path) as writer:
             assert writer.stdout is not None
             start, batches = time.monotonic(), 0
             while batches < 30 or time.monotonic() - start < 0.5:
                 assert writer.stdout.readline()
                 batches += 1
-            writer.send_signal(signal.SIGKILL)
     calls: list[str] = []
 
     @reward(lane="thread", cache=tmp_path, cache_version="1")

@@ -1,7 +1,9 @@
-"""The check of prose: `scripts/check-prose`."""
+"""The check of prose, `scripts/check-prose`, and the examples in docstrings."""
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import shutil
 import subprocess
 import sys
@@ -119,3 +121,23 @@ def test_a_comment_of_a_wrong_form_fails(check, name: str, text: str, message: s
     code, output = check()
     assert code == 1
     assert message in output
+
+
+PACKAGE = Path(__file__).parents[1] / "python" / "guerdon"
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
+)
+# Their frameworks want tensors.
+TORCH = ("guerdon.integrations.nemo_rl", "guerdon.integrations.openrlhf")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_run(module: str) -> None:
+    if module in TORCH:
+        pytest.importorskip("torch")
+    loaded = importlib.import_module(module)
+    results = doctest.testmod(loaded, extraglobs={"__name__": "__main__"}, raise_on_error=False)
+    assert results.attempted > 0
+    assert results.failed == 0

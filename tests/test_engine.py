@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from guerdon import ClosedError, Dispatcher, RegistrationError, Status, _native,
 from guerdon._engine import handle
 from guerdon._functions.spec import FunctionSpec
 from tests.clock import eventually, one_of_three
-from tests.simple import judge, length, rank
+from tests.simple import judge, length, on_lane, rank
 
 
 def test_nothing_starts_before_the_first_use() -> None:
@@ -36,12 +37,8 @@ def test_nothing_starts_before_the_first_use() -> None:
 
 def test_the_first_use_from_many_threads_starts_one_engine() -> None:
     with Dispatcher([length], workers=1) as made:
-        engines: list[Any] = []
-        threads = [threading.Thread(target=lambda: engines.append(made._engine.get())) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            engines = list(pool.map(lambda _: made._engine.get(), range(8)))
         assert len(engines) == 8
         assert len(set(map(id, engines))) == 1
 
@@ -122,11 +119,8 @@ def _closes_its_own_dispatcher(lane: str) -> None:
         took.append(time.monotonic() - started)
         return 1.0
 
-    async def acloses(completion: str) -> float:
-        return closes(completion)
-
     others = set(threading.enumerate())
-    made = Dispatcher([reward(closes if lane == "thread" else acloses, lane=lane), length], workers=1)
+    made = Dispatcher([on_lane(closes, lane), length], workers=1)
     result = made.score(completions=["a"])
     # whether its value or its end was there first
     assert result.status[0, 0, 0] in {Status.CANCELLED, Status.OK}
@@ -141,11 +135,8 @@ def test_a_closed_dispatcher_is_collected_with_functions_that_refer_to_it(lane: 
         def names(completion: str) -> float:
             return float(len(names.pending_batches))  # type: ignore[attr-defined]
 
-        async def waits(completion: str) -> float:
-            return names(completion)
-
         names.pending_batches = []  # type: ignore[attr-defined]
-        with Dispatcher([reward(waits if lane == "asyncio" else names, lane=lane, name="names")], workers=1) as made:
+        with Dispatcher([on_lane(names, lane)], workers=1) as made:
             made.score(completions=["a"])
             if lane != "process":  # a pending batch is no value that a worker could be given
                 names.pending_batches.append(made.submit(completions=["a"]))  # type: ignore[attr-defined]
@@ -154,12 +145,8 @@ def test_a_closed_dispatcher_is_collected_with_functions_that_refer_to_it(lane: 
         return weakref.ref(names)
 
     gone = closed()
-    deadline = time.monotonic() + 60
     # its thread may take a moment to leave the call
-    while gone() is not None and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.01)
-    assert gone() is None
+    eventually(lambda: gc.collect() is not None and gone() is None)
 
 
 def test_a_pending_batch_keeps_its_dispatcher() -> None:

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonWarning, RewardFailureError, StatefulReward, Status, reward
+from tests.clock import eventually
+from tests.simple import on_lane
 
 Refs = list[Callable[[], object]]
 
@@ -133,15 +135,9 @@ def test_a_refused_sample_keeps_nothing() -> None:
 
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
 def test_a_result_keeps_nothing_of_its_batch(lane: str) -> None:
-    def scores(completion: str) -> float:
-        return 1.0
-
-    async def awaits(completion: str) -> float:
-        return 1.0
-
     texts = Texts("abc")
     refs: Refs = [weakref.ref(texts)]
-    with Dispatcher([reward(awaits if lane == "asyncio" else scores, name="one", lane=lane)], workers=1) as dispatcher:
+    with Dispatcher([on_lane(lambda completion: 1.0, lane, name="one")], workers=1) as dispatcher:
         result = dispatcher.score(completions=texts)
         del texts
         assert let_go(refs)
@@ -235,8 +231,5 @@ def test_a_cycle_through_a_batch_that_nobody_collected_is_collected(lane: str) -
         pending.wait(60)
         gone = weakref.ref(thing)
         del thing, pending
-        deadline = time.monotonic() + 60
-        while gone() is not None and time.monotonic() < deadline:
-            gc.collect()  # a thread may still have the last call in hand
-            time.sleep(0.01)
-        assert gone() is None
+        # a thread may still have the last call in hand
+        eventually(lambda: gc.collect() is not None and gone() is None)

@@ -7,7 +7,6 @@ import itertools
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 import guerdon
 from guerdon import Dispatcher, read_journal, reward
 from tests.clock import eventually, one_of_three
+from tests.processes import started_python
 
 OURS = str(Path(guerdon.__file__).parent)
 
@@ -97,15 +97,11 @@ def interrupted(program: str) -> float:
 
     It is to print "interrupted" then.
     """
-    running = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert running.stdout is not None
-    assert running.stdout.readline() == "now\n"
-    time.sleep(0.3)  # it begins to wait
-    start = time.monotonic()
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=100)
+    with started_python(program, says="now", stderr=subprocess.PIPE) as running:
+        time.sleep(0.3)  # it begins to wait
+        start = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=100)
     assert "interrupted" in out, err
     return time.monotonic() - start
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import guerdon
+from tests.processes import run_python
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -19,5 +17,4 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_import_loads_nothing_heavy(statement: str) -> None:
     heavy = ("numpy", "asyncio", "cloudpickle", "pandas", "torch", "transformers", "trl")
     program = f"import sys; {statement}; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=250)
-    assert done.stdout.strip() == "[]"
+    assert run_python(program).stdout.strip() == "[]"

@@ -6,7 +6,6 @@ import json
 import platform
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from guerdon._system.extras import EXTRAS
 from guerdon._system.launcher import RANK_VARIABLES, launch_id
 from guerdon.cli import info
 from tests.cli.conftest import Command
+from tests.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,5 +120,4 @@ def test_info_imports_none_of_the_packages_it_names() -> None:
         "import sys\nfrom guerdon.cli import main\nmain(['info'])\n"
         "print([name for name in ('torch', 'trl', 'transformers', 'pyarrow', 'numpy') if name in sys.modules])"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines()[-1] == "[]"
+    assert run_python(code).stdout.splitlines()[-1] == "[]"

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -89,21 +90,8 @@ def _a_node(engine: FakeEngine, warned: list[str]) -> Node:
 
 
 def test_actors_are_started_by_many_threads_at_once(ray: FakeRay) -> None:
-    errors: list[BaseException] = []
-
-    def start() -> None:
-        try:
-            for _ in range(5):
-                start_actor("a-id", 1)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=start) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: start_actor("a-id", 1), range(40)))
     assert len(ray.actors) == 40
     assert ray.kinds == 1
     assert ray.by_value == set()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ import pytest
 from guerdon import Ray, RegistrationError
 from guerdon._lanes.remote.ray import connection
 from guerdon._lanes.remote.ray.versions import differences, installed
+from tests.processes import run_python
 
 
 def test_omitted_options_are_left_to_the_cluster() -> None:
@@ -65,8 +64,7 @@ def test_a_wrong_value_is_refused_with_what_would_do(options: dict[str, object],
 
 def test_importing_it_loads_neither_ray_nor_numpy() -> None:
     code = "import sys, guerdon; guerdon.Ray(nodes=2); print({'ray', 'numpy', 'cloudpickle'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert run_python(code).stdout.strip() == "set()"
 
 
 SETTINGS = b"\0\0\6\4\0\0\0\0\0" + b"\0\3\0\0\0\x64"

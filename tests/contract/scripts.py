@@ -121,7 +121,7 @@ def act(cell: Cell, sleep: Any) -> None:
         sleep(cell.delay)
     if move == "hang":
         _hang()
-    if move is not None:
+    elif move is not None:
         _fail(move)
 
 
@@ -131,7 +131,7 @@ async def aact(cell: Cell) -> None:
         await asyncio.sleep(cell.delay)
     if move == "hang":
         await asyncio.sleep(3600)
-    if move is not None:
+    elif move is not None:
         _fail(move)
 
 

@@ -1,10 +1,13 @@
 """Columns of any type on the process lane: what takes long to load, what can't be loaded, what
-can't be sent."""
+can't be sent, and the modules that values need."""
 
 from __future__ import annotations
 
+import importlib
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from guerdon._functions.serialization.column_values import dumps
 from guerdon._worker import columns as worker_columns
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.misbehaving_functions import NotesItsLoads, SlowToLoad, UnfitToLoad
+from tests.stress.plain_functions import number_of
 
 
 def test_values_that_take_long_to_load_are_loaded_at_last(tmp_path: Path) -> None:
@@ -198,3 +202,95 @@ def test_arrays_travel_with_their_type() -> None:
     rows = np.arange(12, dtype=np.float64).reshape(6, 2)
     with Dispatcher([reward(is_array)], workers=1) as made:
         assert made.score(completions=["c"] * 6, value=rows).rewards.ravel().tolist() == rows.sum(axis=1).tolist()
+
+
+# Of a module whose class is in a column: what it does where a worker or its loader imports it.
+MODULE = """
+import os, sys, threading, time
+if "_guerdon_worker" in sys.modules:
+    with open({notes!r}, "a") as notes:
+        notes.write(f"{{os.getpid()}}\\n")
+    {harm}
+class Value:
+    number = 1.0
+"""
+
+
+Made = Callable[[str], tuple[Any, Path]]
+
+
+@pytest.fixture
+def value_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Made:
+    """Makes a module that does so much harm; a value of it, and who has imported it."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(harm: str) -> tuple[Any, Path]:
+        notes = tmp_path / "notes"
+        name = "values_of_" + "".join(char for char in request.node.name if char.isalnum())
+        (tmp_path / f"{name}.py").write_text(MODULE.format(notes=str(notes), harm=harm))
+        return importlib.import_module(name).Value(), notes
+
+    return make
+
+
+def test_one_process_imports_them_for_all_workers(value_of: Made) -> None:
+    value, notes = value_of("time.sleep(0.8)")
+    with Dispatcher([reward(number_of, timeout=0.4)], workers=2) as made:
+        result = made.score(completions=["c"] * 64, value=[value] * 64)
+        again = made.score(completions=["c"] * 64, value=[value] * 64)
+    assert result.rewards.mean() == again.rewards.mean() == 1.0, result.failures()
+    assert result.attempts.max() == 1
+    assert len(notes.read_text().split()) == 1
+
+
+def test_workers_that_live_already_import_them_in_the_time_of_no_call(value_of: Made) -> None:
+    value, _ = value_of("time.sleep(0.8)")
+    with Dispatcher([reward(number_of, timeout=0.4)], workers=2) as made:
+        assert made.score(completions=["c"], value=[SimpleNamespace(number=2.0)]).rewards.item() == 2.0
+        result = made.score(completions=["c"] * 64, value=[value] * 64)
+    assert result.rewards.mean() == 1.0, result.failures()
+    assert result.attempts.max() == 1
+
+
+def test_calls_with_a_worker_each_do_not_import_them_each(value_of: Made) -> None:
+    value, notes = value_of("time.sleep(0.2)")
+    with Dispatcher([reward(number_of, isolation="call")], workers=2) as made:
+        assert made.score(completions=["c"] * 2, value=[SimpleNamespace(number=2.0)] * 2).rewards.mean() == 2.0
+        result = made.score(completions=["c"] * 24, value=[value] * 24)
+    assert result.rewards.mean() == 1.0, result.failures()
+    # Workers that were forked before the values came, a try, and the loader.
+    assert len(notes.read_text().split()) < 12
+
+
+def test_workers_import_for_themselves_what_leaves_threads(value_of: Made, capfd: pytest.CaptureFixture[str]) -> None:
+    value, notes = value_of("threading.Thread(target=threading.Event().wait, daemon=True).start()")
+    with Dispatcher([reward(number_of, timeout=5)], workers=2) as made:
+        result = made.score(completions=["c"] * 64, value=[value] * 64)
+        loads = made.stats()["worker_loads"]
+    assert result.rewards.mean() == 1.0, result.failures()
+    assert loads == 0
+    assert 2 <= len(notes.read_text().split()) <= 3
+    assert "which values of columns need, left 1 thread" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("harm", "status", "reason"),
+    [
+        ("os._exit(3)", Status.ERROR, "the worker process exited with status 3 while it imported the modules of its"),
+        ("time.sleep(600)", Status.ERROR, "were not imported within the setup_timeout of 1 s"),
+        (
+            "raise OSError('no disk')",
+            Status.ERROR,
+            "the arguments could not be unpickled in the worker: OSError: no disk",
+        ),
+    ],
+    ids=["ends", "hangs", "raises"],
+)
+def test_an_import_that_fails_fails_the_calls(value_of: Made, harm: str, status: Status, reason: str) -> None:
+    value, _ = value_of(harm)
+    with Dispatcher([reward(number_of, setup_timeout=1)], workers=2, max_failure_rate=1.0) as made:
+        result = made.score(completions=["c"] * 4, value=[value] * 4)
+        later = made.score(completions=["c"] * 4, value=[SimpleNamespace(number=2.0)] * 4)
+    assert later.rewards.mean() == 2.0, later.failures()
+    assert {failure.status for failure in result.failures()} == {status}
+    assert all(reason in failure.reason for failure in result.failures()), result.failures()[0].reason

@@ -13,6 +13,7 @@ import pytest
 
 from guerdon import Dispatcher, RewardFailureError, Status, group_reward, reward
 from tests.contract import misbehaving_functions as behaviours
+from tests.simple import on_lane
 
 NAN = math.nan
 LANES = ("process", "thread", "asyncio")
@@ -185,18 +186,11 @@ def test_a_functions_own_fraction_goes_first() -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_a_failed_batch_or_group_call_fails_all_its_cells(lane: str) -> None:
-    if lane == "asyncio":
+    async def whole(how: list[str], **kwargs: Any) -> list[float]:
+        return behaviours.end_all(how)
 
-        async def grouped(how: list[str]) -> list[float]:
-            return behaviours.end_all(how)
-
-        async def whole(how: list[str], **kwargs: Any) -> list[float]:
-            return behaviours.end_all(how)
-    else:
-        grouped = whole = behaviours.end_all  # type: ignore[assignment]
-    functions = [group_reward(grouped, name="group", lane=lane)]
-    if lane != "thread":
-        functions.append(whole)  # type: ignore[arg-type]
+    functions = [on_lane(behaviours.end_all, lane, group_reward, name="group")]
+    functions += {"process": [behaviours.end_all], "thread": [], "asyncio": [whole]}[lane]
     with Dispatcher(functions, workers=1, max_failure_rate=1.0) as made:
         result = made.score(
             prompts=["p"] * 6, completions=["c"] * 6, how=["", "", "", "error", "", ""], num_generations=2

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -133,19 +134,14 @@ def test_inv_7_from_many_threads_and_their_loops_at_once() -> None:
 
     functions = [reward(calling), reward(calling, name="threaded", lane="thread"), reward(awaiting)]
     with Dispatcher(functions, workers=2) as made:
-        rewards: dict[int, Any] = {}
 
-        def score(index: int) -> None:
+        def score(index: int) -> Any:
             batch: dict[str, Any] = {"completions": ["c"] * 200, "seconds": [float(index)] * 200}
             result = asyncio.run(made.ascore(**batch)) if index % 2 else made.score(**batch)
-            rewards[index] = result.rewards
+            return result.rewards
 
-        threads = [threading.Thread(target=score, args=(index,)) for index in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-    assert sorted(rewards) == list(range(8))
+        with ThreadPoolExecutor(8) as pool:
+            rewards = list(pool.map(score, range(8)))
     assert all((rewards[index] == index + 1).all() for index in range(8))
 
 

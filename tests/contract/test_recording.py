@@ -10,6 +10,7 @@ import pytest
 
 from guerdon import Dispatcher, StatefulReward, group_reward, reward
 from tests.contract.misbehaving_functions import note
+from tests.simple import on_lane
 
 LANES = ("process", "thread", "asyncio")
 
@@ -85,11 +86,7 @@ def test_a_groups_records_stand_beside_its_samples(lane: str) -> None:
         completions.append("the list is the call's own")
         return [1.0] * (len(completions) - 1)
 
-    async def agrouped(completions: list[str], log_extra: Any, log_metric: Any) -> list[float]:
-        return grouped(completions, log_extra, log_metric)
-
-    function = agrouped if lane == "asyncio" else grouped
-    with Dispatcher([group_reward(function, name="grouped", lane=lane)], workers=2) as made:
+    with Dispatcher([on_lane(grouped, lane, group_reward)], workers=2) as made:
         result = made.score(completions=[str(n) for n in range(12)], num_generations=3)
     assert result.extra["rank"] == [0, 1, 2] * 4
     assert result.extra["first"] == [str(n // 3 * 3) for n in range(12)]
@@ -112,10 +109,7 @@ def test_values_that_cannot_be_logged_fail_nothing(lane: str) -> None:
         log_metric("number", np.int64(3))
         return 1.0
 
-    async def aodd(completion: str, log_extra: Any, log_metric: Any) -> float:
-        return odd(completion, log_extra, log_metric)
-
-    with Dispatcher([reward(aodd if lane == "asyncio" else odd, name="odd", lane=lane)], workers=1) as made:
+    with Dispatcher([on_lane(odd, lane)], workers=1) as made:
         result = made.score(completions=["a", "b"])
     assert result.rewards.ravel().tolist() == [1.0, 1.0], result.failures()
     assert result.extra["array"] == [[0, 1, 2]] * 2

@@ -9,11 +9,11 @@ import operator
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from guerdon import ClosedError, Dispatcher, RewardFailureError, Status, reward
 from tests.clock import eventually
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.test_timeouts import every_lane
-from tests.processes import descriptors, gone
+from tests.processes import descriptors, gone, started_python
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
 
@@ -81,15 +81,11 @@ def test_cancelled_cells_count_as_failures() -> None:
 @pytest.mark.parametrize("lane", LANES)
 def test_close_from_another_thread_while_many_wait(lane: str) -> None:
     made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failure_rate=1.0)
-    results: list[Any] = []
     batches = [made.submit(completions=["c"] * 3, seconds=[4.0] * 3) for _ in range(3)]
-    threads = [threading.Thread(target=lambda t=pending: results.append(t.result(timeout=60))) for pending in batches]
-    for thread in threads:
-        thread.start()
-    made.close()
-    for thread in threads:
-        thread.join(60)
-    assert len(results) == 3
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(pending.result, timeout=60) for pending in batches]
+        made.close()
+        results = [one.result() for one in waiting]
     assert all((result.status == Status.CANCELLED).any() for result in results)
 
 
@@ -172,15 +168,10 @@ pending.result()
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGKILL, but a fork lives on", "SIGINT", "SIGTERM"])
 def test_row_7_nothing_outlives_the_trainer(how: str, tmp_path: Path) -> None:
     """Also workers, threads and loops that are inside user code that will not stop."""
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
-    with subprocess.Popen(
-        [sys.executable, "-c", TRAINER, str(tmp_path / "note"), "fork" if "fork" in how else ""],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        text=True,
-    ) as trainer:
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    fork_too = "fork" if "fork" in how else ""
+    quiet: Any = {"stderr": subprocess.DEVNULL, "env": {**os.environ, "PYTHONPATH": path}}
+    with started_python(TRAINER, tmp_path / "note", fork_too, **quiet) as trainer:
         assert trainer.stdout is not None
         fork, *started = (int(pid) for pid in trainer.stdout.readline().split())
         assert len(started) >= 4  # stem, loader and workers

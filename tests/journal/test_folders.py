@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, Journal, read_journal
+from tests.clock import eventually
 from tests.journal.written_rows import rows_of
+from tests.processes import run_python
 from tests.simple import answer_is, length
 
 
@@ -36,9 +38,7 @@ def test_parts_rotate_and_all_of_them_are_read(tmp_path: Path) -> None:
 def test_a_journal_is_read_while_it_is_written(tmp_path: Path) -> None:
     with Dispatcher([length], journal=tmp_path) as dispatcher:
         dispatcher.score(completions=["a", "bb"])
-        deadline = time.monotonic() + 30
-        while len(rows_of(tmp_path)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        eventually(lambda: len(rows_of(tmp_path)) >= 2)
         assert [row["value"] for row in rows_of(tmp_path)] == [1.0, 2.0]
         assert [path.suffix for path in tmp_path.iterdir()] == [".arrows"]
     assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]
@@ -70,8 +70,7 @@ def test_other_programs_read_the_folder_as_it_lies(tmp_path: Path) -> None:
         assert found == [("ValueError: bad answer", "a", None)], found
         """
     )
-    ran = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
+    run_python(program, tmp_path)
 
 
 RANK = textwrap.dedent(

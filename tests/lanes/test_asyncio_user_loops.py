@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from guerdon import Dispatcher, Status
 from tests.lanes import lane_helpers
 from tests.lanes.lane_helpers import eventually, looped, scored
+from tests.processes import run_python
 
 PATIENCE_S = 60.0
 # asyncio's policies go in Python 3.16; until then users have them.
@@ -277,5 +277,4 @@ async def main():
         assert (await dispatcher.ascore(completions=["1"])).rewards.item() == 1.0
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert run_python(code).stderr == ""

@@ -4,8 +4,6 @@ on another thread."""
 from __future__ import annotations
 
 import subprocess
-import sys
-import textwrap
 import threading
 import time
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 from guerdon import Dispatcher, Status, group_reward
 from guerdon._lanes.lane_threads import LaneThread
 from tests.lanes.lane_helpers import scored, threaded
+from tests.processes import run_python
 
 
 class Leaves:
@@ -61,9 +60,7 @@ def test_a_thread_that_ends_before_it_runs_lets_its_starter_go_on() -> None:
 
 def scores(program: str) -> subprocess.CompletedProcess[str]:
     """Runs a program that is to end with "scored"."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=250, check=False
-    )
+    done = run_python(program)
     assert done.stdout == "scored\n", done.stderr[-3000:]
     return done
 

@@ -1,12 +1,17 @@
-"""The thread lane, through a dispatcher."""
+"""The thread lane, through a dispatcher: its columns, and the values that an abandoned call was the
+last to hold."""
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import warnings
+from typing import Any, ClassVar
 
-from guerdon import Dispatcher, Limit, StatefulReward, Status
+import pytest
+
+from guerdon import Dispatcher, Limit, StatefulReward, Status, reward
 from tests.lanes.lane_helpers import eventually, no_new_threads, ours, scored, threaded
 
 
@@ -134,3 +139,96 @@ def test_a_setup_that_hangs_is_abandoned() -> None:
         assert (result.status == Status.ERROR).all()
         assert result.failures()[0].reason == "setup() did not end within the setup_timeout of 0.2 s"
         release.set()
+
+
+PICKLED: list[int] = []
+
+
+class Answer:
+    """Counts how often it is pickled."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        PICKLED.append(self.index)
+        return Answer, (self.index,)
+
+
+def first(answer: Answer) -> float:
+    return float(answer.index)
+
+
+def second(answer: Answer) -> float:
+    return float(answer.index) + 1000
+
+
+def both(completion: list[dict[str, str]], answer: Answer) -> float:
+    return float(completion[0]["content"]) + answer.index
+
+
+def other(answer: Answer, weight: list[float]) -> float:
+    return answer.index + weight[0]
+
+
+@pytest.mark.parametrize("how", ["whole", "stream"])
+def test_a_column_of_four_functions_is_pickled_once(how: str) -> None:
+    """Whatever else each of them gets, and in whatever order."""
+    functions = [reward(function) for function in (first, second, both, other)]
+    columns: dict[str, Any] = {
+        "completions": [[{"role": "assistant", "content": str(index)}] for index in range(50)],
+        "answer": [Answer(index) for index in range(50)],
+        "weight": [[index / 2] for index in range(50)],
+    }
+    with Dispatcher(functions, workers=2) as dispatcher:
+        PICKLED.clear()
+        if how == "whole":
+            result = dispatcher.score(**columns)
+        else:
+            stream = dispatcher.stream()
+            stream.add(**{name: values[:20] for name, values in columns.items()})
+            stream.add(**{name: values[20:] for name, values in columns.items()})
+            stream.finish()
+            result = stream.result()
+    assert sorted(PICKLED) == list(range(50))
+    assert (result.status == Status.OK).all(), result.failures()[:1]
+    expected = [[index, index + 1000, 2 * index, index * 1.5] for index in range(50)]
+    assert result.rewards[:, 0, :].tolist() == expected
+
+
+ENOUGH = 60.0
+
+
+class WatchedCall:
+    """Tells on which thread it ended."""
+
+    ended: ClassVar[list[str]] = []
+
+    def __del__(self) -> None:
+        WatchedCall.ended.append(threading.current_thread().name)
+
+
+@pytest.mark.parametrize("next_batch", [False, True])
+@pytest.mark.filterwarnings("default")
+def test_the_last_values_of_a_late_call_end_elsewhere(next_batch: bool) -> None:
+    go, names = threading.Event(), []
+
+    def waits(completion: str, **row: Any) -> float:
+        del row  # the engine alone holds the value
+        names.append(threading.current_thread().name)
+        assert go.wait(ENOUGH) or completion
+        return 1.0
+
+    WatchedCall.ended.clear()
+    with Dispatcher([reward(waits, lane="thread", timeout=0.1, grace=0)], max_failure_rate=1) as dispatcher:
+        result = dispatcher.score(completions=["a"], num_generations=1, watched=[WatchedCall()])
+        assert result.status.tolist() == [[[Status.TIMEOUT]]]
+        go.set()
+        deadline = time.monotonic() + ENOUGH
+        while not WatchedCall.ended and time.monotonic() < deadline:
+            if next_batch:
+                dispatcher.score(completions=["b"], num_generations=1, watched=[1])
+            gc.collect()
+            time.sleep(0.01)
+    assert len(WatchedCall.ended) == 1
+    assert WatchedCall.ended[0] not in names

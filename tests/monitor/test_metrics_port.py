@@ -6,8 +6,6 @@ import contextlib
 import logging
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, reward
 from tests.monitor import reading
 from tests.monitor.reading import value
+from tests.processes import started_python
 
 
 @reward(lane="thread")
@@ -182,13 +181,8 @@ def test_children_forked_while_connections_come_hold_none() -> None:
         dispatcher.score(completions=["a"])
         host, port = reading.address(dispatcher).rsplit(":", 1)
         ours = _sockets()
-        with subprocess.Popen([sys.executable, "-c", _BURSTS, host, port], stdout=subprocess.PIPE) as client:
-            try:
-                assert client.stdout is not None
-                assert client.stdout.read(1)  # it has begun
-                left = [_sockets_of_a_child() - ours for _ in range(100)]
-            finally:
-                client.kill()
+        with started_python(_BURSTS, host, port, says="begun"):
+            left = [_sockets_of_a_child() - ours for _ in range(100)]
         assert not set().union(*left)
         assert "guerdon_calls_total" in reading.text(dispatcher)
 
@@ -197,7 +191,7 @@ def test_children_forked_while_connections_come_hold_none() -> None:
 _BURSTS = """
 import contextlib, socket, sys
 there = sys.argv[1], int(sys.argv[2])
-sys.stdout.write("1"); sys.stdout.flush()
+print("begun", flush=True)
 while True:
     with contextlib.ExitStack() as burst:
         for _ in range(40):

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from guerdon import Dispatcher, Limit, Status, reward
 from guerdon._system import socket_folders
 from tests.clock import eventually
 from tests.monitor import reading
+from tests.processes import started_python
 
 
 @reward(lane="thread")
@@ -215,25 +215,22 @@ dispatcher.score(completions=["a"])
     sees="the calls without the stacks of this process's, within half a second",
 )
 def test_a_stuck_interpreter_has_no_stacks_but_calls() -> None:
-    with subprocess.Popen([sys.executable, "-c", _STUCK], stdout=subprocess.PIPE, text=True) as program:
-        try:
-            assert program.stdout is not None
-            path = program.stdout.readline().strip()
-            assert program.stdout.readline() == "begun\n"
-            until, without = time.monotonic() + 60, 0
-            while without < 3 and time.monotonic() < until:
-                status, _, body = reading.get(reading.UnixConnection(path), "/state")
-                assert status == 200
-                (call,) = json.loads(body)["in_flight"]
-                assert call["function"] == "stuck"
-                if call["stack"] is not None:  # it is about to take the lock
-                    assert without == 0
-                    continue
-                assert call["no_stack"] == "Python did not answer in time"
-                without += 1
-            assert without == 3
-        finally:
-            program.kill()
+    with started_python(_STUCK) as program:
+        assert program.stdout is not None
+        path = program.stdout.readline().strip()
+        assert program.stdout.readline() == "begun\n"
+        until, without = time.monotonic() + 60, 0
+        while without < 3 and time.monotonic() < until:
+            status, _, body = reading.get(reading.UnixConnection(path), "/state")
+            assert status == 200
+            (call,) = json.loads(body)["in_flight"]
+            assert call["function"] == "stuck"
+            if call["stack"] is not None:  # it is about to take the lock
+                assert without == 0
+                continue
+            assert call["no_stack"] == "Python did not answer in time"
+            without += 1
+        assert without == 3
 
 
 def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(runtime: Path) -> None:
@@ -254,15 +251,11 @@ def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(r
     sees="the next process that looks removes it",
 )
 def test_sockets_of_dead_processes_are_removed(runtime: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", _TRAINER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()
-    (left,) = runtime.iterdir()
-    with Dispatcher([length]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        assert left.exists()  # its process lives
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
+    with started_python(_TRAINER, says="", stdin=subprocess.PIPE):
+        (left,) = runtime.iterdir()
+        with Dispatcher([length]) as dispatcher:
+            dispatcher.score(completions=["a"])
+            assert left.exists()  # its process lives
     assert left.exists()
     with Dispatcher([length]) as dispatcher:
         dispatcher.score(completions=["a"])

@@ -1,4 +1,5 @@
-"""The measured costs of a function: waiting, memory, lanes, groups."""
+"""The measured costs of a function: waiting, memory, lanes, groups; services whose servers fail;
+the clocks of the check `clock`."""
 
 from __future__ import annotations
 
@@ -6,19 +7,26 @@ import asyncio
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from guerdon import Limit, StatefulReward, Status, group_reward, reward
+from guerdon import Limit, StatefulReward, Status, group_reward, http_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon.profile import Case, Score, measurement
 from guerdon.profile.advice import advise
+from guerdon.profile.checks.stability import CHECKS
+from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import times_of
 from guerdon.profile.measurement import Measurement
 from guerdon.profile.measurement_findings import measurement_findings
+from guerdon.profile.stand_in import CLOCKS
+from guerdon.profile.subject import Subject
 from tests.clock import one_of_three
+from tests.http.server import serving
 from tests.profile.measuring import measured
 
 ROWS = [{"prompt": str(row), "completion": "x" * (row % 7)} for row in range(24)]
@@ -204,3 +212,55 @@ def test_a_shorter_timeout_with_room_stays(own: float, slowest: float, advised: 
     assert advice.timeout == advised
     assert advice.decorator is not None
     assert f"timeout={advised:g}" in advice.decorator
+
+
+LETTERS = [{"prompt": "p", "completion": f"{row} words"} for row in range(8)]
+
+
+def found(answer: Any) -> list[Finding]:
+    with serving(answer) as server, Subject(http_reward(server.url, retries=0, name="service"), LETTERS) as subject:
+        return [finding for check in CHECKS for finding in check.run(subject)]
+
+
+def test_random_faults_of_a_service_are_its_servers() -> None:
+    asked = []
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        asked.append(body["completion"])
+        if body["completion"] == "3 words" and asked.count("3 words") == 2:
+            return 503, {"error": "restarting"}
+        return {"score": float(body["completion"][0])}
+
+    (finding,) = found(answer)
+    assert (finding.check, finding.severity) == ("fails", "warning")
+    assert "failed on 1 of 8 samples in one of two runs" in finding.message
+    assert [example.row for example in finding.examples] == [3]
+
+
+def test_a_service_that_changes_its_mind_is_found() -> None:
+    asked = []
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        asked.append(body["completion"])
+        return {"score": float(asked.count(body["completion"]))}
+
+    assert [(finding.check, finding.severity) for finding in found(answer)] == [("repeat", "error")]
+
+
+DAY = 86400
+MIDNIGHT = 1_795_478_400
+ASKED: dict[str, Callable[[datetime], object]] = {
+    "parity of the day": lambda at: int(at.timestamp() // DAY % 2),
+    "day of the month and hour": lambda at: (at.day, at.hour),
+    "weekday": lambda at: at.weekday(),
+    "month": lambda at: at.month,
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_minute_hides_what_depends_on_the_time(asked: str) -> None:
+    look = ASKED[asked]
+    for minute in range(2 * 24 * 60):
+        now = MIDNIGHT + 60 * minute
+        shown = {look(datetime.fromtimestamp(now + ahead, UTC)) for ahead in (0.0, *CLOCKS.values())}
+        assert len(shown) > 1, f"minute {minute}: every clock shows the same"

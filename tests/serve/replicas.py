@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import zlib
+
+import numpy as np
+
+from guerdon import RewardBatch, Status
 
 TEXT = """
 import os
@@ -45,3 +50,15 @@ def value(text: str) -> float | None:
     """What the servers' function gives."""
     number = zlib.crc32(text.encode())
     return None if number % 11 == 0 else number % 1000 / 10
+
+
+def assert_as_serial(result: RewardBatch, texts: list[str]) -> None:
+    """Each sample has what a serial loop gives it; a poisonous one has ended its worker."""
+    expected = [None if text.startswith("poison") else value(text) for text in texts]
+    found = [None if math.isnan(reward) else reward for reward in result.rewards.ravel().tolist()]
+    assert found == [None if one is None else float(np.float32(one)) for one in expected]
+    poison, none, number = Status.CRASHED, Status.ABSTAINED, Status.OK
+    assert [Status(status) for status in result.status.ravel()] == [
+        poison if text.startswith("poison") else none if one is None else number
+        for text, one in zip(texts, expected, strict=True)
+    ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -114,8 +115,6 @@ def serving(
     **environment: str,
 ) -> Iterator[Served]:
     """Serves the functions of `text` on a free port; `ulimit` are options of that command."""
-    import os
-
     file = folder / f"served_{abs(hash((str(folder), text))):x}.py"
     file.write_text(text)
     limited = ["sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh"] if ulimit else []
@@ -146,9 +145,21 @@ def serving(
             process.stderr.close()
 
 
-def until(true: Any, patience: float = 60.0) -> None:
-    """Waits until `true()` is."""
-    deadline = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
+async def answer_of(app: Any, path: str, body: bytes) -> tuple[int, dict[str, str], Any]:
+    """Status, headers and JSON of an application's answer to a request without a server."""
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "root_path": ""}
+    sent: list[Any] = []
+    bodies = [body]
+
+    async def receive() -> Any:
+        if not bodies:
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], found, json.loads(sent[1]["body"])

@@ -54,12 +54,6 @@ def test_without_the_token_nothing_is_answered(guarded: Served, wrong: str) -> N
     assert guarded.ask("GET", "/metrics", Authorization=wrong).status == 401
 
 
-@pytest.fixture(scope="module")
-def open_to_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("open")) as one:
-        yield one
-
-
 @pytest.mark.fault(
     "a web page in a browser of the machine asks a server without a token, under a name of its own",
     sees="403: such a server answers to names of its own machine alone, and to no page of another site",
@@ -78,13 +72,11 @@ def open_to_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ("Origin", "http://127.0.0.1:3000", 200),
     ],
 )
-def test_without_tokens_only_this_machine_is_answered(
-    open_to_all: Served, header: str, value: str, status: int
-) -> None:
-    answer = open_to_all.post("/score", {"completion": "4", "label": "4"}, **{header: value})
+def test_without_tokens_only_this_machine_is_answered(served: Served, header: str, value: str, status: int) -> None:
+    answer = served.post("/score", {"completion": "4", "label": "4"}, **{header: value})
     assert answer.status == status
-    assert open_to_all.ask("GET", "/metrics", **{header: value}).status == status
-    assert open_to_all.ask("GET", "/health", **{header: value}).status == 200
+    assert served.ask("GET", "/metrics", **{header: value}).status == status
+    assert served.ask("GET", "/health", **{header: value}).status == 200
 
 
 def test_probes_need_no_token(guarded: Served) -> None:

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from guerdon._serve.drain import Drain
-from tests.serve.serving import REWARDS, Served, serving, until
+from tests.clock import eventually as until
+from tests.serve.serving import REWARDS, Served, serving
 from tests.serve.test_transport import connect, read_all, request, sample
 
 # Takes as many seconds as the text says, or until the file is there that it names.

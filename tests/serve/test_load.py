@@ -1,16 +1,29 @@
-"""Two thousand requests in flight, and clients of every kind together: none is lost."""
+"""Two thousand requests in flight, clients of every kind together, and what the server itself fails
+on: none is lost."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
+import logging
 import random
 import resource
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
+import pytest
 
+from guerdon._serve.app import make_app
+from guerdon._serve.counters import Counters
+from guerdon._serve.drain import Drain
+from guerdon._serve.permits import Permits
+from guerdon._serve.settings import ServerSettings
+from tests.clock import eventually as until
 from tests.serve.replicas import TEXT, value
-from tests.serve.serving import Served, serving, until
+from tests.serve.serving import Served, answer_of, serving
 
 # A server takes a connection for each five files that it may open.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -46,7 +59,7 @@ def test_two_thousand_requests_in_flight(tmp_path: Path) -> None:
     with serving(tmp_path, functions="", text=WAITS, GO=str(go)) as one:
 
         def all_are_in_flight() -> None:
-            until(lambda: one.metric("guerdon_serve_samples_in_flight") == len(texts), 100)
+            until(lambda: one.metric("guerdon_serve_samples_in_flight") == len(texts), seconds=100)
             go.touch()
 
         async def both() -> list[float]:
@@ -106,3 +119,55 @@ def test_good_clients_are_served_among_bad_ones(tmp_path: Path) -> None:
         until(lambda: one.metric("guerdon_serve_samples_in_flight") == 0)
         until(lambda: one.metric("guerdon_serve_body_bytes") == 0)
         assert one.end()[0] == 0
+
+
+REQUEST = {"completion": "a"}
+
+
+class Failing:
+    """A dispatcher whose scorer raises."""
+
+    names = ("one",)
+    _submitter = SimpleNamespace(group_function=None)
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self._sample_scorer = self
+
+    async def result(self, *arguments: object) -> Any:
+        raise self._error
+
+
+async def ask(error: Exception, path: str) -> tuple[int, dict[str, str], Any, str]:
+    """Status, headers and JSON of the answer, and the counters."""
+    permits = Permits(8, 1 << 20)
+    counters = Counters(permits)
+    dispatcher: Any = Failing(error)
+    app = make_app(dispatcher, ServerSettings(), Drain(), permits, counters)
+    return *await answer_of(app, path, json.dumps(REQUEST).encode()), counters.text()
+
+
+@pytest.mark.fault(
+    "the server itself fails on a request",
+    sees="500 with the reason; a traceback on stderr; counted",
+)
+def test_an_unexpected_error_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "guerdon.serve"):
+        status, _, answer, counted = asyncio.run(ask(KeyError("odd"), "/t/secret-token-0123456789/score"))
+    assert status == 500
+    assert "its log says why" in answer["error"]
+    assert 'guerdon_serve_requests_total{path="/score",status="500"} 1' in counted
+    assert "a request to /score failed" in caplog.text
+    assert "KeyError: 'odd'" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.fault(
+    "the server has no descriptors left for a request", sees="503 with `Retry-After`; `http_reward` asks another server"
+)
+def test_without_descriptors_another_server_is_asked() -> None:
+    status, headers, answer, counted = asyncio.run(ask(OSError(errno.EMFILE, "Too many open files"), "/score"))
+    assert (status, headers["retry-after"]) == (503, "2")
+    assert "Too many open files" in answer["error"]
+    assert 'guerdon_serve_requests_total{path="/score",status="503"} 1' in counted
+    assert asyncio.run(ask(OSError(errno.EIO, "odd"), "/score"))[0] == 500

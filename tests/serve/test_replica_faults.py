@@ -3,7 +3,6 @@ comes back, and a trainer that is killed."""
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import socket
@@ -15,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, RewardBatch, RewardFunction, Status, http_reward
-from tests.serve.replicas import HARMFUL, value
-from tests.serve.serving import Served, serving, until
+from guerdon import Dispatcher, Limit, RewardFunction, http_reward
+from tests.clock import eventually as until
+from tests.serve.replicas import HARMFUL, assert_as_serial
+from tests.serve.serving import Served, serving
 
 TEXTS = [f"text {index}" for index in range(400)]
 
@@ -37,17 +36,6 @@ def behind(*addresses: str, **options: Any) -> RewardFunction:
 
 def requests(one: Served) -> float:
     return one.metric("guerdon_serve_requests_total")
-
-
-def assert_as_serial(result: RewardBatch, texts: list[str]) -> None:
-    expected = [None if text.startswith("poison") else value(text) for text in texts]
-    found = [None if math.isnan(reward) else reward for reward in result.rewards.ravel().tolist()]
-    assert found == [None if one is None else float(np.float32(one)) for one in expected]
-    poison, none, number = Status.CRASHED, Status.ABSTAINED, Status.OK
-    assert [Status(status) for status in result.status.ravel()] == [
-        poison if text.startswith("poison") else none if one is None else number
-        for text, one in zip(texts, expected, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("batch_size", [None, 8])

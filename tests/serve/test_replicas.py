@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, Status, http_reward
-from tests.serve.replicas import TEXT, value
-from tests.serve.serving import Served, serving, until
+from tests.clock import eventually as until
+from tests.serve.replicas import TEXT, assert_as_serial
+from tests.serve.serving import Served, serving
 
 
 @pytest.fixture
@@ -72,12 +71,7 @@ def test_servers_that_go_lose_nothing(three: list[Served], batch_size: int | Non
         result = pending.result()
     harming.join(60)
     assert harmed == [False], "all of it came in mid-batch"
-    expected = [value(text) for text in texts]
-    found = [None if math.isnan(reward) else reward for reward in result.rewards.ravel().tolist()]
-    assert found == [None if one is None else float(np.float32(one)) for one in expected]
-    assert [Status(status) for status in result.status.ravel()] == [
-        Status.ABSTAINED if one is None else Status.OK for one in expected
-    ]
+    assert_as_serial(result, texts)
     assert drained.wait()[0] == 0
 
 

@@ -24,7 +24,8 @@ from guerdon._serve.json_body import MOST_VALUES, bytes_of_values
 from guerdon._serve.offload import run_owned
 from guerdon._serve.permits import Permits
 from guerdon._serve.settings import ServerSettings
-from tests.serve.serving import Served, serving, until
+from tests.clock import eventually as until
+from tests.serve.serving import Served, answer_of, serving
 
 WAITS = """
 import asyncio, os
@@ -135,21 +136,7 @@ def test_the_work_of_a_big_request_leaves_the_event_loop(
     body = json.dumps({"completions": ["a" * size, "b"]}).encode()
     permits = Permits(8, 64 << 20)
     app = make_app(dispatcher, ServerSettings(), Drain(), permits, Counters(permits))
-    headers = [(b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/score", "query_string": b"", "headers": headers}
-    sent: list[Any] = []
-    bodies = [body]
-
-    async def receive() -> Any:
-        if not bodies:
-            await asyncio.sleep(60)
-        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app({**scope, "root_path": ""}, receive, send))
-    assert sent[0]["status"] == 400
+    assert asyncio.run(answer_of(app, "/score", body))[0] == 400
     assert seen == {"bytes_of_values": on_loop, "read_json": on_loop, "submit": on_loop}
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.serve.serving import until
+from tests.clock import eventually as until
+from tests.processes import gone
+from tests.serve.serving import Served
 
 REWARDS = """
 import time
@@ -39,8 +38,8 @@ model = Model()
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A server that may not be ready, and its port."""
+def started(folder: Path) -> Iterator[Served]:
+    """A server that may not be ready."""
     (folder / "rewards.py").write_text(REWARDS)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -48,7 +47,7 @@ def started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     command = [sys.executable, "-m", "guerdon", "serve", "rewards.py", "--workers", "1", "--port", str(port)]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
-        yield process, port
+        yield Served(process, port)
     finally:
         process.kill()
         process.wait()
@@ -56,32 +55,21 @@ def started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.stderr.close()
 
 
-def ask(port: int, path: str, body: object = None) -> tuple[int, dict[str, object], str | None]:
-    """Status, JSON and `Retry-After`."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        sent = None if body is None else json.dumps(body)
-        connection.request("GET" if sent is None else "POST", path, sent, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read()), answer.getheader("Retry-After")
-    finally:
-        connection.close()
-
-
 def test_it_is_ready_once_its_functions_can_run(tmp_path: Path) -> None:
     (tmp_path / "wait").touch()
-    with started(tmp_path) as (process, port):
-        until((tmp_path / "began").exists, 60)
-        assert ask(port, "/health")[0] == 200, "an orchestrator lets it be"
-        assert ask(port, "/ready")[:2] == (503, {"status": "starting"})
-        status, answer, later = ask(port, "/score", {"completion": "a"})
-        assert (status, later) == (503, "1")
-        assert "starting" in str(answer["error"])
+    with started(tmp_path) as one:
+        until((tmp_path / "began").exists)
+        assert one.ask("GET", "/health").status == 200, "an orchestrator lets it be"
+        ready = one.ask("GET", "/ready")
+        assert (ready.status, ready.json) == (503, {"status": "starting"})
+        answer = one.post("/score", {"completion": "a"})
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert "starting" in answer.json["error"]
         (tmp_path / "wait").unlink()
-        assert process.stderr is not None
-        assert "serving Model at" in process.stderr.readline()
-        assert ask(port, "/ready")[0] == 200
-        assert ask(port, "/score", {"completion": "a"})[1]["reward"] == 1.0
+        assert one.process.stderr is not None
+        assert "serving Model at" in one.process.stderr.readline()
+        assert one.ask("GET", "/ready").status == 200
+        assert one.post("/score", {"completion": "a"}).json["reward"] == 1.0
 
 
 @pytest.mark.fault(
@@ -90,9 +78,9 @@ def test_it_is_ready_once_its_functions_can_run(tmp_path: Path) -> None:
 )
 def test_one_whose_functions_can_not_run_ends(tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
-    with started(tmp_path) as (process, _):
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
+    with started(tmp_path) as one:
+        code, errors = one.wait()
+    assert code == 2
     assert "'Model' setup() failed: FileNotFoundError: no weights" in errors
     assert "serving" not in errors
 
@@ -100,14 +88,9 @@ def test_one_whose_functions_can_not_run_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_signal_ends_the_check_too(tmp_path: Path, sign: signal.Signals, code: int) -> None:
     (tmp_path / "wait").touch()
-    with started(tmp_path) as (process, _):
-        until((tmp_path / "began").exists, 60)
-        below = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(sign)
-        _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (code, "")
+    with started(tmp_path) as one:
+        until((tmp_path / "began").exists)
+        below = [child.pid for child in psutil.Process(one.process.pid).children(recursive=True)]
+        assert one.end(sign, patience=30) == (code, "")
     assert below
-    deadline = time.monotonic() + 30
-    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in below):
-        assert time.monotonic() < deadline, "the check goes on"
-        time.sleep(0.05)
+    until(lambda: gone(below), "the check goes on", seconds=30)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from guerdon._serve.address import listen
-from tests.serve.serving import Served, serving, until
+from tests.clock import eventually as until
+from tests.serve.serving import Served, serving
 
 MEGABYTE = 1 << 20
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 from guerdon import Dispatcher, Failure, PendingBatch, RewardBatch, Status, reward
 from tests.clock import eventually as wait_for
 from tests.processes import gone as gone
+from tests.processes import run_python
 from tests.processes import runs as runs
 from tests.stress import faulty_functions
 
@@ -175,15 +174,6 @@ def reported(program: str, *prefix: str, **environment: str) -> tuple[dict[str, 
     """
     if prefix:
         environment["GUERDON_TOP"] = "0"
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=250,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_python(program, prefix=prefix, env=environment)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found, done.stderr

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -228,11 +229,8 @@ def test_from_many_threads_at_once() -> None:
         _until(dispatcher, lambda dump: "in hold_gil" in str(dump))
         # a question right after an answer finds the handler that gave it about to return
         for _ in range(5):
-            threads = [threading.Thread(target=lambda: found.append(dispatcher.dump(20.0))) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            with ThreadPoolExecutor(8) as pool:
+                found += pool.map(lambda _: dispatcher.dump(20.0), range(8))
         pending.cancel()
     assert len(found) == 40
     assert not [str(dump) for dump in found if "in hold_gil" not in (dump[0].stack or "")]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, read_journal
+from tests.processes import run_python
 from tests.simple import length
 from tests.stress.harness import wait_for
 
@@ -83,8 +84,7 @@ def test_groups_complete_a_second_before_a_kill_are_in_the_journal(tmp_path: Pat
     assert not [path for path in tmp_path.iterdir() if path.suffix != ".parquet"]
 
 
-FULL = textwrap.dedent(
-    """
+FULL = """
     import resource, sys, time, warnings
     from guerdon import Dispatcher, Journal
     from tests.simple import length
@@ -105,8 +105,7 @@ FULL = textwrap.dedent(
                 if (step > 10 and stats["journal_dropped"] >= 20) or time.monotonic() > until:
                     break
         print(stats["journal_rows"], stats["journal_dropped"])
-    """
-)
+"""
 
 
 @pytest.mark.fault(
@@ -114,10 +113,7 @@ FULL = textwrap.dedent(
     sees="one warning, and `stats()` counts the rows that were dropped; what was written before is read, training goes on",
 )
 def test_a_full_disk_costs_rows_and_no_batch(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", FULL, str(tmp_path)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
-    assert ran.returncode == 0, ran.stderr
+    ran = run_python(FULL, tmp_path)
     written, dropped = map(int, ran.stdout.split())
     assert 0 < written < 240
     assert dropped >= 20

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_python
 
 # Refuses all calls that came after Linux 5.4, and the flag of pidfd_open that came with 5.10.
 LINUX_5_4 = """
@@ -50,16 +50,8 @@ with Dispatcher([reward(faulty_functions.act, timeout=3, grace=0.2, max_failure_
 
 
 def _score(notes: Path, before: str = "", **variables: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCORE.format(before=before, notes=str(notes))],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout.strip()
+    program = SCORE.format(before=before, notes=str(notes))
+    return run_python(program, flags=["-W", "ignore"], env=variables).stdout.strip()
 
 
 SCORED = "[1.0, 2.0, nan, 3.0] ['TIMEOUT']"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from tests.stress.harness import wait_for
 
 LIMIT = 1 << 30
@@ -77,15 +77,8 @@ def _own_cgroup(root: str, prefix: str) -> Path:
 )
 def test_row_31_workers_die_before_the_trainer(tmp_path: Path) -> None:
     with memory_cgroup(LIMIT) as cgroup:
-        ended = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", TRAINER.format(cgroup=str(cgroup), held=HELD, notes=str(tmp_path))],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
-    assert ended.returncode == 0, (ended.returncode, ended.stderr)
+        program = TRAINER.format(cgroup=str(cgroup), held=HELD, notes=str(tmp_path))
+        ended = run_python(program, flags=["-W", "ignore"], env={"PYTHONPATH": os.pathsep.join(sys.path)})
     first, second = ended.stdout.splitlines()
     assert first.startswith("[1.0, 2.0, nan, 3.0] [('CRASHED'")
     assert "SIGKILL (out of memory?)" in first

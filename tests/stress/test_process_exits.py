@@ -1,4 +1,5 @@
-"""Process exits: functions that end their process, or keep it from ending."""
+"""Process exits and forks: functions that end their process or keep it from ending, and children
+that are forked while threads of the engine wait."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, reward
+from tests.processes import run_python
 
 
 def forks_and_leaves(completion: str) -> float:
@@ -64,3 +66,45 @@ def test_workers_do_not_draw_the_same_numbers(tmp_path: Path) -> None:
     drawn = result.extra
     assert len(set(drawn["draw/pid"])) == 2
     assert len(set(drawn["draw/random"])) == len(set(drawn["draw/numpy"])) == 12
+
+
+PROGRAM = """
+import os, sys, warnings
+import guerdon
+warnings.simplefilter("ignore")
+
+def length(text):
+    return float(len(text))
+
+async def waits(text):
+    return 1.0
+
+folder = sys.argv[1]
+functions = [guerdon.reward(length, lane="thread"), guerdon.reward(waits)]
+dispatcher = guerdon.Dispatcher(functions, journal=folder + "/journal", trace=folder + "/run.pftrace")
+dispatcher.score(completions=["a", "bc"])
+for _ in range(40):
+    # Threads of both lanes, of the journal and of the timeline wait for work now.
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            if dispatcher.score(completions=["ab", "c"]).rewards.ravel().tolist() == [2.0, 1.0, 1.0, 1.0]:
+                dispatcher.close()
+                code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    print(status, flush=True)
+assert dispatcher.score(completions=["abc"]).rewards.ravel().tolist() == [3.0, 1.0]
+dispatcher.close()
+"""
+
+
+@pytest.mark.fault(
+    "a process is forked while threads of the lanes, a journal and a timeline wait for work",
+    sees="scores in the child, from an engine of its own, and in the parent; no child ends by a signal",
+)
+def test_children_forked_while_threads_wait_score(tmp_path: Path) -> None:
+    ended = run_python(PROGRAM, tmp_path, flags=["-W", "ignore"])
+    assert ended.stdout.split() == ["0"] * 40

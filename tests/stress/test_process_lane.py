@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, Status, reward
+from tests.processes import run_python
 from tests.stress import failing_functions, plain_functions
 from tests.stress.harness import wait_for
 
@@ -145,8 +144,7 @@ def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
 
 def test_row_9_functions_of_the_main_module_may_start_pools(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(
-        """
+    script.write_text("""
 from concurrent.futures import ProcessPoolExecutor
 from guerdon import Dispatcher, reward
 
@@ -160,10 +158,8 @@ def pooled(completion):
 if __name__ == "__main__":
     with Dispatcher([reward(pooled, timeout=60)], workers=1) as dispatcher:
         print(dispatcher.score(completions=["4"], num_generations=1).rewards[0, 0, 0])
-"""
-    )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=250, check=False)
-    assert done.stdout.strip() == "14.0", done.stderr
+""")
+    assert run_python(script).stdout.strip() == "14.0"
 
 
 def test_a_worker_is_a_clean_main_thread() -> None:

@@ -15,6 +15,7 @@ from guerdon._batch.columns import collect
 from guerdon._batch.submission import check_group_size
 from guerdon._batch.trainer_state import names_history, snapshot
 from guerdon._functions.build import spec_of
+from tests.simple import on_lane
 
 
 @dataclass
@@ -239,12 +240,8 @@ def test_a_batch_has_the_state_of_its_submission(lane: str, opened: bool) -> Non
         gate.wait(10)
         return float(trainer_state.global_step + len(trainer_state.log_history))
 
-    async def astep(completion: str, trainer_state: Any) -> float:
-        return step(completion, trainer_state)
-
     state = State()
-    function = reward(step if lane == "thread" else astep, name="step", lane=lane)  # type: ignore[type-var]
-    with Dispatcher([function], num_generations=4) as made:
+    with Dispatcher([on_lane(step, lane)], num_generations=4) as made:
         if opened:
             pending: Any = made.stream(trainer_state=state)
             pending.add(completions=["a", "b"])

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -220,13 +221,13 @@ def test_cancelling_one_caller_harms_no_other(dispatcher: Dispatcher) -> None:
 
 def test_the_call_of_a_cancelled_caller_ends_alone() -> None:
     ended: list[float] = []
-    begins, ends = threading.Semaphore(0), threading.Semaphore(0)
+    begins, ends, go_on = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
     @reward
     async def waits(pause: float) -> float:
         begins.release()
         try:
-            await asyncio.sleep(pause)
+            await (asyncio.sleep(pause) if pause == LONG else asyncio.to_thread(go_on.wait, LONG))
         finally:
             ended.append(pause)
             ends.release()
@@ -240,6 +241,7 @@ def test_the_call_of_a_cancelled_caller_ends_alone() -> None:
         one.cancel()
         await asyncio.to_thread(ends.acquire, timeout=60)
         assert ended == [LONG]
+        go_on.set()
         assert (await other).total == 6.0
         assert one.cancelled()
 
@@ -261,19 +263,13 @@ def test_a_batch_that_nobody_waits_for_is_cancelled(dispatcher: Dispatcher) -> N
 
 
 def test_many_loops_in_many_threads(dispatcher: Dispatcher) -> None:
-    totals: list[list[float]] = []
-
-    def loop(number: int) -> None:
+    def loop(number: int) -> list[float]:
         samples = [{"completion": "x" * number, "pause": 0.0}] * 40
         found = asyncio.run(together(dispatcher, *samples))
-        totals.append([one.total for one in found if isinstance(one, SampleResult)])
+        return [one.total for one in found if isinstance(one, SampleResult)]
 
-    threads = [threading.Thread(target=loop, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(totals) == [[number / 2] * 40 for number in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(loop, range(6))) == [[number / 2] * 40 for number in range(6)]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts what /proc tells of")

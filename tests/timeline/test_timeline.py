@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +13,8 @@ import pytest
 
 import guerdon
 from guerdon import Dispatcher, RegistrationError, Status, Trace, reward
+from tests.clock import eventually
+from tests.processes import run_python, started_python
 from tests.timeline.perfetto_files import PerfettoFile, assert_whole, parse
 
 
@@ -127,9 +126,8 @@ def test_a_killed_worker_and_its_successor_are_instants(tmp_path: Path) -> None:
     path = tmp_path / "run.pftrace"
     with Dispatcher([stuck], trace=path, max_failure_rate=1.0, workers=2) as dispatcher:
         dispatcher.score(completions=[str(sample) for sample in range(4)], num_generations=2)
-        until = time.monotonic() + 60
-        while dispatcher.stats()["worker_restarts"] == 0 and time.monotonic() < until:
-            time.sleep(0.01)  # the successor comes after the batch
+        # The successor comes after the batch.
+        eventually(lambda: dispatcher.stats()["worker_restarts"])
     file = parse(path)
     (killed,) = file.moments("worker killed")
     assert "/workers/worker " in killed[0]
@@ -175,14 +173,9 @@ time.sleep(100)
 @pytest.mark.fault("the trainer is killed while a timeline is written", sees="a valid file with what ran until then")
 def test_a_killed_process_leaves_a_file_with_what_ran(tmp_path: Path) -> None:
     path = tmp_path / "run.pftrace"
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, path], stdout=subprocess.PIPE) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline() == b"started\n"
-        until = time.monotonic() + 60
-        while not (path.exists() and parse(path).named("slow")) and time.monotonic() < until:
-            time.sleep(0.05)
-        # Each look in between was at a file that was being written.
-        program.send_signal(signal.SIGKILL)
+    with started_python(PROGRAM, path, says="started"):
+        # Each look is at a file that is being written.
+        eventually(lambda: path.exists() and parse(path).named("slow"))
     file = parse(path)
     assert file.named("slow")
     running = [one for one in file.slices if one.end is None]
@@ -207,8 +200,7 @@ dispatcher.close()
 @pytest.mark.fault("the disk is full while a timeline is written", sees="a warning; scores as without a timeline")
 @pytest.mark.parametrize("lane", ["thread", "process"])
 def test_a_full_disk_ends_the_timeline_and_nothing_else(tmp_path: Path, lane: str) -> None:
-    command = [sys.executable, "-c", FULL, str(tmp_path / "run.pftrace"), lane]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+    ended = run_python(FULL, tmp_path / "run.pftrace", lane)
     assert set(ended.stdout.split()) == {"100.0"}
     assert ended.stderr.count("Nothing more is written to it") == 1
     parse(tmp_path / "run.pftrace")

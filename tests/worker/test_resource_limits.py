@@ -1,4 +1,5 @@
-"""Resource limits of a worker: whose memory counts, whose variables are set."""
+"""What a worker sets for a call: its memory, its variables, and the marks between what functions
+print."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import errno
 import os
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from guerdon._worker import resource_limits
-from guerdon._worker.output import flush_output
+from guerdon._worker import linux, resource_limits
+from guerdon._worker.output import OutputMarkers, flush_output
 from guerdon._worker.resource_limits import ResourceLimits, missing_variable
 
 MB = 1_000_000
@@ -131,3 +133,32 @@ class Odd(KeyError):
 def test_only_a_key_error_of_a_hidden_variable_is_explained(error: Exception) -> None:
     assert missing_variable(error, frozenset({"A_KEY"})) == ""
     assert "reward(env=['A_KEY'])" in missing_variable(KeyError("A_KEY"), frozenset({"A_KEY"}))
+
+
+def test_a_function_that_follows_itself_needs_no_mark() -> None:
+    reader, writer = os.pipe()
+    marks = OutputMarkers(writer)
+    assert [marks.switch_to(function) for function in (1, 1, 0, 0, 1)] == [True, False, True, False, True]
+    assert os.read(reader, 1000) == b"\0guerdon:1\n\0guerdon:0\n\0guerdon:1\n"
+    os.close(marks._fd)
+    os.close(reader)
+
+
+def test_nothing_is_written_to_a_file_with_the_number_of_the_pipe(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    marks = OutputMarkers(writer)
+    path = tmp_path / "file"
+    mine = os.open(path, os.O_CREAT | os.O_RDWR)
+    os.dup2(mine, marks._fd)
+    assert not marks.switch_to(1)
+    for fd in (mine, marks._fd, reader):
+        os.close(fd)
+    assert not marks.switch_to(2)
+    assert path.read_bytes() == b""
+
+
+def test_output_of_c_code_is_flushed_without_reloading_the_library() -> None:
+    linux.flush_c_stdout()
+    loaded = linux._libc()
+    linux.flush_c_stdout()
+    assert linux._libc() is loaded

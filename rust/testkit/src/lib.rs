@@ -2,9 +2,9 @@
 //!
 //! `lane` is a lane that follows a `script`, on tokio's time, and keeps a `log`; `chaos` draws a
 //! script from a seed; `identified` has arguments that identify their sample; `serial` computes the
-//! result without an engine; `setup` makes functions and batches; `instant` is a lane that costs
-//! nothing; `training` simulates a training run; `judge` (a feature) is a mock server with fault
-//! injection.
+//! result without an engine; `setup` makes functions and batches, `rig` an engine on one lane;
+//! `instant` is a lane that costs nothing; `training` simulates a training run; `judge` (a feature)
+//! is a mock server with fault injection.
 #![forbid(unsafe_code)]
 
 mod chaos;
@@ -15,6 +15,7 @@ mod instant;
 pub mod judge;
 mod lane;
 mod log;
+mod rig;
 mod script;
 mod serial;
 mod setup;
@@ -27,6 +28,7 @@ pub use identified::{NumberedPayload, identity};
 pub use instant::InstantLane;
 pub use lane::{FakeLane, Room};
 pub use log::{CallSeen, FrameSeen, Log};
+pub use rig::{Rig, returns, seconds, statuses};
 pub use script::{Act, Ask, Script, failure};
 pub use serial::{ExpectedCell, serial};
 pub use setup::{Samples, Unwritable, done, function, paused, seeds, spec};

@@ -93,6 +93,12 @@ class Terminal:
         self.read(0.2)
         return self.program.returncode
 
+    def quit(self) -> None:
+        """Ends the program as its user does; the terminal is left as it was."""
+        self.type("q")
+        assert self.end() == 0
+        assert self.is_as_before()
+
     def is_as_before(self) -> bool:
         """Whether the terminal is in its old mode, with its cursor and its first screen."""
         modes = termios.tcgetattr(self._slave) == self.before

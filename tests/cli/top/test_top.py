@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from guerdon.cli import main
 from tests.cli.top import fake_dispatcher
 from tests.cli.top.fake_dispatcher import FakeDispatcher, state
 from tests.cli.top.terminal import Terminal
+from tests.processes import started_python
 
 Fake = Callable[..., FakeDispatcher]
 Start = Callable[..., Terminal]
@@ -28,16 +28,9 @@ HOSTILE = "evil\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxt[bold]:smile:"
 @pytest.fixture
 def other_process(runtime: Path) -> Iterator[subprocess.Popen[str]]:
     """A dispatcher in a process of its own, rank 1."""
-    command = [sys.executable, fake_dispatcher.__file__, str(runtime), json.dumps(state(0, rank=1))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.kill()
-    process.wait()
-    process.stdin.close()
-    process.stdout.close()
+    program, served = Path(fake_dispatcher.__file__), json.dumps(state(0, rank=1))
+    with started_python(program, runtime, served, says="ready", stdin=subprocess.PIPE) as process:
+        yield process
 
 
 def test_once_prints_all_of_it(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,9 +137,7 @@ def test_the_screen_shows_functions_calls_and_the_selected_stack(fake: Fake, ter
     shown.wait(lambda: "FUNCTION" not in shown.text and "fake_dispatcher.py" in shown.text)
     shown.type("\r")
     shown.wait("FUNCTION")
-    shown.type("q")
-    assert shown.end() == 0
-    assert shown.is_as_before()
+    shown.quit()
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(40, 20), (200, 60), (20, 5), (10, 3)])
@@ -165,9 +156,7 @@ def test_it_fits_into_any_terminal(fake: Fake, terminal: Start, columns: int, ro
             shown.wait(column)
     shown.read(0.5)
     assert shown.program.poll() is None
-    shown.type("q")
-    assert shown.end() == 0
-    assert shown.is_as_before()
+    shown.quit()
 
 
 def test_a_terminal_that_changes_its_size(fake: Fake, terminal: Start) -> None:
@@ -178,8 +167,7 @@ def test_a_terminal_that_changes_its_size(fake: Fake, terminal: Start) -> None:
     shown.wait(lambda: "QUEUED" not in shown.text and "FUNCTION" in shown.text and "correct[3]" in shown.text)
     shown.resize(120, 40)
     shown.wait("QUEUED")
-    shown.type("q")
-    assert shown.end() == 0
+    shown.quit()
 
 
 def test_without_colour_nothing_is_coloured(fake: Fake, terminal: Start) -> None:
@@ -236,9 +224,7 @@ def test_several_ranks_have_a_sum_of_those_that_live(
     other_process.wait()
     shown.wait("ended")
     shown.wait("process 4711")
-    shown.type("q")
-    assert shown.end() == 0
-    assert shown.is_as_before()
+    shown.quit()
 
 
 @pytest.mark.fault(
@@ -254,8 +240,7 @@ def test_a_stopped_process_is_stale_and_asked_once(terminal: Start, other_proces
     shown.wait("return abs(left - right) < 1e-9")  # keys work meanwhile
     other_process.send_signal(signal.SIGCONT)
     shown.wait(lambda: "no answer for" not in shown.text)
-    shown.type("q")
-    assert shown.end() == 0
+    shown.quit()
 
 
 def test_it_waits_for_a_process_that_starts_later(fake: Fake, terminal: Start) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pytest
 
 from guerdon.cli import main
 from tests.cli.top.terminal import Terminal
+from tests.processes import started_python
 
 TRAINER = """
     import asyncio, threading, time
@@ -48,13 +48,8 @@ TRAINER = """
 def trainer(runtime: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     script = tmp_path / "trainer.py"
     script.write_text(textwrap.dedent(TRAINER))
-    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    with started_python(script, says="ready") as process:
+        yield process
 
 
 def test_a_trainer_is_seen_at_work(
@@ -85,6 +80,4 @@ def test_a_trainer_is_seen_at_work(
     trainer.kill()
     trainer.wait()
     shown.wait("ended")
-    shown.type("q")
-    assert shown.end() == 0
-    assert shown.is_as_before()
+    shown.quit()

@@ -8,11 +8,10 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +23,7 @@ from guerdon._lanes.remote.shared_engine.agent_start import start
 from guerdon._lanes.remote.shared_engine.joining import Membership, join
 from guerdon._lanes.remote.shared_engine.meeting import JoinError, Meeting
 from guerdon._lanes.remote.shared_engine.peer import Peer
+from tests.processes import started_python
 
 DIGEST = b"d" * 32
 WELCOME = greeting.pack(digest=DIGEST.hex(), started_by="rank 0")
@@ -89,18 +89,14 @@ def joined(meeting: Meeting, start: Callable[[], object] = never, timeout: float
 
 def test_the_first_starts_it_and_the_others_connect(meeting: Meeting) -> None:
     started: list[FakeEngine] = []
-    results: list[Membership] = []
 
     def start() -> None:
         time.sleep(0.05)
         started.append(FakeEngine(meeting))
 
-    threads = [threading.Thread(target=lambda: results.append(joined(meeting, start))) for _ in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
     try:
+        with ThreadPoolExecutor(64) as pool:
+            results = list(pool.map(lambda _: joined(meeting, start), range(64)))
         assert len(started) == 1
         assert sorted(one.started for one in results) == [False] * 63 + [True]
         assert {one.peer.process for one in results} == {os.getpid()}
@@ -180,10 +176,7 @@ def test_a_stopped_engine_is_killed_and_replaced(meeting: Meeting) -> None:
         "import socket, sys, time\n"
         "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('up', flush=True); time.sleep(60)"
     )
-    arguments = [sys.executable, "-c", program, os.fspath(meeting.socket)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as stopped:
-        assert stopped.stdout is not None
-        assert stopped.stdout.readline() == b"up\n"
+    with started_python(program, meeting.socket, says="up") as stopped:
         stopped.send_signal(signal.SIGSTOP)
         started: list[FakeEngine] = []
         assert joined(meeting, lambda: started.append(FakeEngine(meeting)), timeout=0.2).started
@@ -230,13 +223,11 @@ def test_a_hostile_day(meeting: Meeting) -> None:
                 if alive:
                     alive.pop().kill()
 
-    threads = [threading.Thread(target=rank) for _ in range(12)] + [threading.Thread(target=killer)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    for one in alive:
-        one.kill()
+    with ThreadPoolExecutor(13) as pool:
+        for one in [*(pool.submit(rank) for _ in range(12)), pool.submit(killer)]:
+            one.result(60)
+    for engine_alive in alive:
+        engine_alive.kill()
     assert most == 1
     assert set(problems) <= {"no memory", "its process ended as soon as it had started"}
     assert len(problems) < 12 * 6

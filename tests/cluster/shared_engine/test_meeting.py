@@ -1,4 +1,5 @@
-"""Where the ranks of a host meet: who may be there, and what killed processes leave."""
+"""Where the ranks of a host meet: who may be there, the first record of a connection, what tells
+functions from others', and what killed processes leave."""
 
 from __future__ import annotations
 
@@ -6,13 +7,19 @@ import fcntl
 import os
 import socket
 import stat
+import struct
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from guerdon._lanes.remote.shared_engine import greeting
 from guerdon._lanes.remote.shared_engine.meeting import JoinError, Meeting, meeting_of, remove_stale
+from guerdon._system import cpu_count, launcher
 
 LAUNCH = {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a run"}
 
@@ -116,11 +123,8 @@ def test_one_at_a_time_has_the_lock(meeting: Meeting) -> None:
             inside -= 1
         done.append(1)
 
-    threads = [threading.Thread(target=enter) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: enter(), range(8)))
     assert (most, len(done)) == (1, 8)
 
 
@@ -187,3 +191,106 @@ def test_files_of_a_killed_engine_are_removed_and_those_in_use_stay(meeting: Mee
     os.close(descriptor)
     remove_stale(meeting.lock.parent)
     assert list(meeting.lock.parent.iterdir()) == []
+
+
+NOBODY = 2**32 - 2
+
+
+class OtherUser:
+    """A connection whose other end is a process of a user with a high number."""
+
+    def __init__(self, user: int) -> None:
+        self._user = user
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_PEERCRED)
+        return struct.pack("=iII", os.getpid(), self._user, self._user)
+
+
+def test_users_have_numbers_up_to_two_to_the_32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert greeting.peer_of(OtherUser(NOBODY)) == os.getpid()  # type: ignore[arg-type]
+    with pytest.raises(JoinError, match=rf"of user 7, this one of user {NOBODY}"):
+        greeting.peer_of(OtherUser(7))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("letter", ["a", "ß", "日", "😀", "\n"])
+def test_a_text_without_room_is_cut(letter: str) -> None:
+    record = greeting.pack(digest="", refused=letter * 300)
+    assert len(record) == greeting.RECORD_BYTES
+    kept = greeting.unpack(record)["refused"]
+    assert kept == letter * len(kept)
+    room = greeting.RECORD_BYTES - len(greeting.pack(digest="").rstrip()) - len(', "refused": ""')
+    assert len(kept) in (300, *range(room // 12 - 1, room + 1))
+    with pytest.raises(JoinError, match=letter):
+        greeting.checked(record, b"")
+
+
+def test_names_that_have_room_are_whole() -> None:
+    record = greeting.pack(digest="d" * 64, name="rank 0, process 4711")
+    assert greeting.unpack(record)["name"] == "rank 0, process 4711"
+    with pytest.raises(ValueError, match="a greeting of"):
+        greeting.pack(digest="d" * 600)
+
+
+def test_a_nested_record_is_refused_on_any_stack() -> None:
+    record = (b"guerdon host " + b"[" * greeting.RECORD_BYTES)[: greeting.RECORD_BYTES]
+
+    def deep(calls: int) -> None:
+        if calls:
+            deep(calls - 1)
+        else:
+            greeting.unpack(record)
+
+    for calls in (0, sys.getrecursionlimit() - 300):
+        with pytest.raises(JoinError, match="no greeting"):
+            deep(calls)
+
+
+PROGRAM = """
+import sys
+from guerdon import Dispatcher, reward
+from guerdon._lanes.remote.engine_setup import pack
+
+WORDS = {"one", "two", "three", "four", "five"}
+
+class Reader:
+    def read(self, text): return text in {"a", "b", "c", "d", "e"} or text in WORDS
+
+@reward(timeout=float(sys.argv[1]))
+def known(text: str) -> float:
+    return float(Reader().read(text) or text in frozenset(("x", "y", "z", "v", "w")))
+
+dispatcher = Dispatcher([known])
+print(pack(dispatcher._specs, {}, None, dispatcher._engine.worker_setup().functions).digest.hex())
+"""
+
+
+def test_ranks_with_other_hash_seeds_have_the_same_functions(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+
+    def digest(seed: str, timeout: str) -> str:
+        environ = {**os.environ, "PYTHONHASHSEED": seed, "RANK": seed, "SOME_TOKEN" + seed: "secret"}
+        command = [sys.executable, str(program), timeout]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+
+    first = digest("1", "2")
+    assert len(first) == 65
+    assert digest("2", "2") == first
+    assert digest("1", "3") != first
+
+
+def test_the_cores_of_a_host_are_its_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a rank alone where the launcher's are not to be known."""
+    monkeypatch.setattr(cpu_count, "allowed_cores", lambda: frozenset({4, 5}))
+    monkeypatch.setattr(launcher, "_affinity", lambda environ: frozenset(range(8)))
+    monkeypatch.setattr(cpu_count, "usable_cores", lambda: 2)
+    monkeypatch.setattr(launcher, "ranks_on_host", lambda environ: 4)
+    monkeypatch.delenv("SLURM_STEP_TASKS_PER_NODE", raising=False)
+    assert (cpu_count.host_cores(), cpu_count.host_workers()) == (tuple(range(8)), 8)
+    monkeypatch.setattr(cpu_count, "usable_cores", lambda: 1)  # a quota
+    assert cpu_count.host_workers() == 1
+    monkeypatch.setattr(cpu_count, "usable_cores", lambda: 2)
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "4")
+    assert (cpu_count.host_cores(), cpu_count.host_workers()) == ((4, 5), 2)

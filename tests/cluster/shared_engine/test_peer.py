@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from guerdon._lanes.remote.shared_engine import peer
 from guerdon._lanes.remote.shared_engine.meeting import JoinError
 from guerdon._lanes.remote.shared_engine.peer import Peer
 from tests.clock import eventually
+from tests.processes import started_python
 
 _CONNECTS = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('yes', flush=True); "
 
@@ -42,16 +42,8 @@ def connected(tmp_path: Path, then: str) -> Iterator[tuple[socket.socket, subpro
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(1)
-        process = subprocess.Popen([sys.executable, "-c", _CONNECTS + then, path], stdout=subprocess.PIPE, text=True)
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "yes\n"
-            connection, _ = listener.accept()
-            with connection:
-                yield connection, process
-        finally:
-            process.kill()
-            process.communicate()
+        with started_python(_CONNECTS + then, path, says="yes") as process, listener.accept()[0] as connection:
+            yield connection, process
 
 
 def assert_ends_with(handle: int, process: subprocess.Popen[str]) -> None:

@@ -12,21 +12,15 @@ use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::report::Extra;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, failure, function, paused, seeds, spec};
+use guerdon_testkit::{Act, Ask, FakeLane, Rig, Room, Script, done, failure, function, returns, seeds, spec};
 
 const VOTES: FunctionId = 0;
 const PANEL: FunctionId = 1;
 const VOTER: FunctionId = 2;
 const MEMBERS: [FunctionId; 2] = [3, 4];
 
-struct Rig {
-    engine: Scheduler,
-    lane: Arc<FakeLane>,
-    log: Arc<Log>,
-}
-
 /// Three votes at most of one function, and a panel of two, of which `needed` must give a score.
-fn rig(needed: usize, policy: Policy, room: Room, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> Rig {
+fn rig(needed: usize, policy: Policy, room: Room, script: impl Script) -> Rig {
     let rules = |reduce, needed| Reduction { reduce, needed, weights: Vec::new(), min_agreement: None };
     let votes = Members::Votes { function: VOTER, votes: 3 };
     let panel = Members::Panel(vec![("a".to_owned(), MEMBERS[0]), ("b".to_owned(), MEMBERS[1])]);
@@ -51,7 +45,7 @@ fn rig(needed: usize, policy: Policy, room: Room, script: impl Fn(&Ask) -> Act +
     let compose = Arc::new(ComposeLane::new(clock, composites));
     let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), compose];
     let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, log: lane.log(), lane }
+    Rig { engine, lane }
 }
 
 fn policy() -> Policy {
@@ -59,87 +53,79 @@ fn policy() -> Policy {
 }
 
 fn value(seconds: f64, value: f64) -> Act {
-    Act::Return { after: Duration::from_secs_f64(seconds), cells: vec![Cell::Value(value)] }
+    returns(Duration::from_secs_f64(seconds), 1, value)
 }
 
 fn fails() -> Act {
     Act::Fail { after: Duration::ZERO, failure: failure(FailureKind::Error) }
 }
 
-#[test]
-fn a_composite_makes_one_score_of_its_members() {
-    paused(async {
-        let rig = rig(1, Policy { retries: 1, ..policy() }, Room::default(), |ask| match ask.function {
-            VOTER => value(0.1, ask.first as f64),
-            3 => value(0.1, 2.0),
-            _ if ask.first == 1 => fails(),
-            _ if ask.first == 2 && ask.attempt == 1 => fails(),
-            _ => value(0.1, 4.0),
-        });
-        let batch = rig.engine.submit(spec(4, 1)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!((batch.functions().len(), batch.number(), rig.engine.open_batches()), (2, 1, 0));
-        let values = |function| (0..4).map(|sample| batch.cell(sample, function).unwrap().outcome.value).collect();
-        let (votes, panel): (Vec<f64>, Vec<f64>) = (values(VOTES), values(PANEL));
-        assert_eq!((votes, panel), (vec![0.0, 1.0, 2.0, 3.0], vec![3.0, 2.0, 3.0, 3.0]));
-        let asked = rig.log.calls().iter().filter(|call| call.function == VOTER).count();
-        assert_eq!(asked, 8, "two votes that agree decide");
-        assert_eq!((batch.retries_of(PANEL), batch.retries_of(VOTES)), (2, 0));
-        let of_b = |(sample, (name, value))| (name == "b").then_some((sample, value));
-        let shown: Vec<(usize, Extra)> = batch.extra_of(PANEL).into_iter().filter_map(of_b).collect();
-        let expected = [Extra::Number(4.0), Extra::None, Extra::Number(4.0), Extra::Number(4.0)];
-        assert_eq!(shown, expected.into_iter().enumerate().collect::<Vec<_>>());
-        assert_eq!(rig.engine.submit(spec(1, 1)).unwrap().number(), 2);
+#[tokio::test(start_paused = true)]
+async fn a_composite_makes_one_score_of_its_members() {
+    let rig = rig(1, Policy { retries: 1, ..policy() }, Room::default(), |ask: &Ask| match ask.function {
+        VOTER => value(0.1, ask.first as f64),
+        3 => value(0.1, 2.0),
+        _ if ask.first == 1 => fails(),
+        _ if ask.first == 2 && ask.attempt == 1 => fails(),
+        _ => value(0.1, 4.0),
     });
+    let batch = rig.run(spec(4, 1)).await;
+    assert_eq!((batch.functions().len(), batch.number(), rig.open_batches()), (2, 1, 0));
+    let values = |function| (0..4).map(|sample| batch.cell(sample, function).unwrap().outcome.value).collect();
+    let (votes, panel): (Vec<f64>, Vec<f64>) = (values(VOTES), values(PANEL));
+    assert_eq!((votes, panel), (vec![0.0, 1.0, 2.0, 3.0], vec![3.0, 2.0, 3.0, 3.0]));
+    let asked = rig.log().calls().iter().filter(|call| call.function == VOTER).count();
+    assert_eq!(asked, 8, "two votes that agree decide");
+    assert_eq!((batch.retries_of(PANEL), batch.retries_of(VOTES)), (2, 0));
+    let of_b = |(sample, (name, value))| (name == "b").then_some((sample, value));
+    let shown: Vec<(usize, Extra)> = batch.extra_of(PANEL).into_iter().filter_map(of_b).collect();
+    let expected = [Extra::Number(4.0), Extra::None, Extra::Number(4.0), Extra::Number(4.0)];
+    assert_eq!(shown, expected.into_iter().enumerate().collect::<Vec<_>>());
+    assert_eq!(rig.submit(spec(1, 1)).number(), 2);
 }
 
-#[test]
-fn a_failed_member_is_named() {
-    paused(async {
-        let script = |ask: &Ask| if ask.function == 4 || ask.function == VOTER { fails() } else { value(0.0, 1.0) };
-        let rig = rig(2, Policy { retries: 2, ..policy() }, Room::default(), script);
-        let batch = rig.engine.submit(spec(1, 1)).unwrap();
-        assert!(done(&batch).await);
-        let reason = |function| batch.note_of(0, function).unwrap().reason;
-        assert_eq!(reason(PANEL), "of 2 members 2 must give a score; b: Error by script (after 3 attempts)");
-        assert_eq!(
-            reason(VOTES),
-            "2 of 3 votes failed, and 2 scores are needed; the last: Error by script (after 3 attempts)"
-        );
-    });
+#[tokio::test(start_paused = true)]
+async fn a_failed_member_is_named() {
+    let script = |ask: &Ask| if ask.function == 4 || ask.function == VOTER { fails() } else { value(0.0, 1.0) };
+    let rig = rig(2, Policy { retries: 2, ..policy() }, Room::default(), script);
+    let batch = rig.run(spec(1, 1)).await;
+    let reason = |function| batch.note_of(0, function).unwrap().reason;
+    assert_eq!(reason(PANEL), "of 2 members 2 must give a score; b: Error by script (after 3 attempts)");
+    assert_eq!(
+        reason(VOTES),
+        "2 of 3 votes failed, and 2 scores are needed; the last: Error by script (after 3 attempts)"
+    );
 }
 
 /// compose-2: whatever ends the owner's cell, lanes drop the calls of its members.
-#[test]
-fn member_calls_end_with_their_owner() {
+#[tokio::test(start_paused = true)]
+async fn member_calls_end_with_their_owner() {
     for end in ["batch timeout", "total timeout", "cancelled", "decided"] {
-        paused(async move {
-            let hangs = move |ask: &Ask| if end == "decided" && ask.function == 3 { fails() } else { Act::Hang };
-            let room = Room { places: 64, at_once: true, ..Room::default() };
-            let mut rig = rig(2, Policy { timeout: Duration::from_secs(3000), ..policy() }, room, hangs);
-            if end == "total timeout" {
-                drop(rig);
-                rig = with_total_timeout(room);
+        let hangs = move |ask: &Ask| if end == "decided" && ask.function == 3 { fails() } else { Act::Hang };
+        let room = Room { places: 64, at_once: true, ..Room::default() };
+        let mut rig = rig(2, Policy { timeout: Duration::from_secs(3000), ..policy() }, room, hangs);
+        if end == "total timeout" {
+            drop(rig);
+            rig = with_total_timeout(room);
+        }
+        let batch_timeout_ns = (end == "batch timeout").then_some(5_000_000_000);
+        let batch = rig.submit(BatchSpec { batch_timeout_ns, ..spec(6, 2) });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(rig.lane.held() > 0);
+        match end {
+            "cancelled" => rig.cancel(&batch, "by the test"),
+            "decided" => {
+                assert_eq!(batch.cell(0, PANEL).unwrap().outcome.status, Status::Error);
+                let open = rig.calls_in_flight();
+                assert_eq!((open[3], open[4]), (0, 0), "the panel does not wait for the other member");
+                rig.cancel(&batch, "by the test");
             }
-            let batch_timeout_ns = (end == "batch timeout").then_some(5_000_000_000);
-            let batch = rig.engine.submit(BatchSpec { batch_timeout_ns, ..spec(6, 2) }).unwrap();
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(rig.lane.held() > 0);
-            match end {
-                "cancelled" => rig.engine.cancel(&batch, "by the test"),
-                "decided" => {
-                    assert_eq!(batch.cell(0, PANEL).unwrap().outcome.status, Status::Error);
-                    let open = rig.engine.calls_in_flight();
-                    assert_eq!((open[3], open[4]), (0, 0), "the panel does not wait for the other member");
-                    rig.engine.cancel(&batch, "by the test");
-                }
-                _ => {}
-            }
-            assert!(done(&batch).await);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            assert_eq!((rig.lane.held(), rig.engine.calls_in_flight()), (0, vec![0; 5]), "{end}");
-            tokio::time::timeout(Duration::from_secs(60), rig.engine.close()).await.unwrap();
-        });
+            _ => {}
+        }
+        assert!(done(&batch).await);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((rig.lane.held(), rig.calls_in_flight()), (0, vec![0; 5]), "{end}");
+        tokio::time::timeout(Duration::from_secs(60), rig.close()).await.unwrap();
     }
 }
 
@@ -156,93 +142,82 @@ fn with_total_timeout(room: Room) -> Rig {
     let (lane, clock) = (Arc::new(FakeLane::new(room, |_: &Ask| Act::Hang)), Clock::start());
     let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, vec![Some(composite)]))];
     let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, log: lane.log(), lane }
+    Rig { engine, lane }
 }
 
-#[test]
-fn member_calls_go_through_the_samples_together() {
-    paused(async {
-        let room = Room { places: 1, frame_calls: 1, ..Room::default() };
-        let rig = rig(2, policy(), room, |_| value(0.01, 1.0));
-        let batch = rig.engine.submit(spec(50, 1)).unwrap();
-        assert!(done(&batch).await);
-        let mut calls = rig.log.calls();
-        calls.sort_by_key(|call| call.started_ns);
-        let firsts: Vec<usize> = calls.iter().map(|call| call.first).collect();
-        assert!(firsts.is_sorted(), "{firsts:?}");
-    });
+#[tokio::test(start_paused = true)]
+async fn member_calls_go_through_the_samples_together() {
+    let room = Room { places: 1, frame_calls: 1, ..Room::default() };
+    let rig = rig(2, policy(), room, |_: &Ask| value(0.01, 1.0));
+    rig.run(spec(50, 1)).await;
+    let mut calls = rig.log().calls();
+    calls.sort_by_key(|call| call.started_ns);
+    let firsts: Vec<usize> = calls.iter().map(|call| call.first).collect();
+    assert!(firsts.is_sorted(), "{firsts:?}");
 }
 
-#[test]
-fn members_are_called_as_samples_come() {
-    paused(async {
-        let rig = rig(2, policy(), Room::default(), |ask| value(0.1, ask.first as f64));
-        let batch = rig.engine.submit(BatchSpec { streamed: true, ..spec(0, 2) }).unwrap();
-        for _ in 0..3 {
-            let added = batch.reserve(&Placement::InOrder(2)).unwrap();
-            rig.engine.add(&batch, &added);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(batch.take_group().is_some(), "its calls are not made later");
-        }
-        rig.engine.finish(&batch).unwrap();
-        assert!(done(&batch).await);
-        assert!((0..6).all(|sample| batch.cell(sample, PANEL).unwrap().outcome.value == sample as f64));
-    });
+#[tokio::test(start_paused = true)]
+async fn members_are_called_as_samples_come() {
+    let rig = rig(2, policy(), Room::default(), |ask: &Ask| value(0.1, ask.first as f64));
+    let batch = rig.submit(BatchSpec { streamed: true, ..spec(0, 2) });
+    for _ in 0..3 {
+        rig.add(&batch, Placement::InOrder(2));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(batch.take_group().is_some(), "its calls are not made later");
+    }
+    rig.finish(&batch).unwrap();
+    assert!(done(&batch).await);
+    assert!((0..6).all(|sample| batch.cell(sample, PANEL).unwrap().outcome.value == sample as f64));
 }
 
-#[test]
-fn a_member_whose_setup_fails_fails_at_once() {
-    paused(async {
-        let script = |ask: &Ask| if ask.function == 4 { Act::FailSetup } else { value(0.1, 1.0) };
-        let rig = rig(1, policy(), Room { places: 1, frame_calls: 2, ..Room::default() }, script);
-        let batch = rig.engine.submit(spec(40, 1)).unwrap();
-        assert!(done(&batch).await);
-        assert!((0..40).all(|sample| batch.cell(sample, PANEL).unwrap().outcome.value == 1.0));
-        assert_eq!(rig.log.frames().iter().filter(|frame| frame.function == 4).count(), 1);
-    });
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_setup_fails_fails_at_once() {
+    let script = |ask: &Ask| if ask.function == 4 { Act::FailSetup } else { value(0.1, 1.0) };
+    let rig = rig(1, policy(), Room { places: 1, frame_calls: 2, ..Room::default() }, script);
+    let batch = rig.run(spec(40, 1)).await;
+    assert!((0..40).all(|sample| batch.cell(sample, PANEL).unwrap().outcome.value == 1.0));
+    assert_eq!(rig.log().frames().iter().filter(|frame| frame.function == 4).count(), 1);
 }
 
 /// compose-1: whatever lanes do with member calls, every cell gets its outcome.
-#[test]
-fn no_member_call_is_lost() {
+#[tokio::test(start_paused = true)]
+async fn no_member_call_is_lost() {
     for seed in seeds(40, 2000) {
-        paused(async move {
-            let script = move |ask: &Ask| {
-                let mut random = fastrand::Rng::with_seed(
-                    seed ^ (ask.function as u64) << 50
-                        ^ (ask.first as u64) << 30
-                        ^ ask.batch << 20
-                        ^ u64::from(ask.attempt) << 8
-                        ^ u64::from(ask.handed),
-                );
-                let after = Duration::from_millis(random.u64(0..300));
-                match random.u32(0..20) {
-                    0 => Act::Hang,
-                    1 if ask.handed < 3 => Act::Lose { after },
-                    2 => Act::Crash { after },
-                    3 if ask.handed < 3 => Act::GiveBack,
-                    4 => Act::Return { after, cells: vec![Cell::Abstained] },
-                    5..=8 => Act::Fail { after, failure: failure(FailureKind::Error) },
-                    9 => Act::Late { after, cells: vec![Cell::Value(7.0)] },
-                    _ => Act::Return { after, cells: vec![Cell::Value(f64::from(random.u32(0..3)))] },
-                }
-            };
-            let mut random = fastrand::Rng::with_seed(seed);
-            let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
-            let bounds = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), ..policy() };
-            let rig = rig(random.usize(1..3), bounds, room, script);
-            let mut batches = Vec::new();
-            for _ in 0..3 {
-                let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
-                batches.push(rig.engine.submit(BatchSpec { batch_timeout_ns, ..spec(6, 2) }).unwrap());
-                tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
+        let script = move |ask: &Ask| {
+            let mut random = fastrand::Rng::with_seed(
+                seed ^ (ask.function as u64) << 50
+                    ^ (ask.first as u64) << 30
+                    ^ ask.batch << 20
+                    ^ u64::from(ask.attempt) << 8
+                    ^ u64::from(ask.handed),
+            );
+            let after = Duration::from_millis(random.u64(0..300));
+            match random.u32(0..20) {
+                0 => Act::Hang,
+                1 if ask.handed < 3 => Act::Lose { after },
+                2 => Act::Crash { after },
+                3 if ask.handed < 3 => Act::GiveBack,
+                4 => Act::Return { after, cells: vec![Cell::Abstained] },
+                5..=8 => Act::Fail { after, failure: failure(FailureKind::Error) },
+                9 => Act::Late { after, cells: vec![Cell::Value(7.0)] },
+                _ => Act::Return { after, cells: vec![Cell::Value(f64::from(random.u32(0..3)))] },
             }
-            for batch in &batches {
-                assert!(done(batch).await, "seed {seed}: a call was lost");
-            }
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            assert_eq!((rig.lane.held(), rig.engine.open_batches()), (0, 0), "seed {seed}");
-            assert_eq!(rig.engine.calls_in_flight(), vec![0; 5], "seed {seed}");
-        });
+        };
+        let mut random = fastrand::Rng::with_seed(seed);
+        let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
+        let bounds = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), ..policy() };
+        let rig = rig(random.usize(1..3), bounds, room, script);
+        let mut batches = Vec::new();
+        for _ in 0..3 {
+            let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
+            batches.push(rig.submit(BatchSpec { batch_timeout_ns, ..spec(6, 2) }));
+            tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
+        }
+        for batch in &batches {
+            assert!(done(batch).await, "seed {seed}: a call was lost");
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
+        assert_eq!(rig.calls_in_flight(), vec![0; 5], "seed {seed}");
     }
 }

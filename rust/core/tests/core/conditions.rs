@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
-use guerdon_core::lane::Lane;
 use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, FailureKind, Status};
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, Chaos, FakeLane, Log, Room, done, failure, function, paused, serial, spec};
+use guerdon_testkit::{
+    Act, Ask, Chaos, Log, Rig, Room, done, failure, function, paused, returns, seconds, serial, spec, statuses,
+};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -30,235 +29,183 @@ fn gated(function: Function, conditions: &[Condition], otherwise: f32) -> Functi
     Function { run_if: Some(Arc::new(RunIf { conditions: conditions.into(), otherwise })), ..function }
 }
 
-struct Rig {
-    engine: Scheduler,
-    log: Arc<Log>,
-}
-
-impl Rig {
-    fn new(functions: Vec<Function>, room: Room, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> Self {
-        let lane = Arc::new(FakeLane::new(room, script));
-        let log = lane.log();
-        let lanes: Vec<Arc<dyn Lane>> = vec![lane];
-        Self { engine: Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, lanes), log }
-    }
-
-    fn wide(functions: Vec<Function>, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> Self {
-        Self::new(functions, Room { places: 64, at_once: true, ..Room::default() }, script)
-    }
-
-    /// First samples of a function's calls, in the order of their starts.
-    fn calls(&self, function: usize) -> Vec<usize> {
-        let mut calls = self.log.calls();
-        calls.sort_by_key(|call| call.started_ns);
-        calls.iter().filter(|call| call.function == function).map(|call| call.first).collect()
-    }
+/// First samples of a function's calls, in the order of their starts.
+fn calls(rig: &Rig, function: usize) -> Vec<usize> {
+    let mut calls = rig.log().calls();
+    calls.sort_by_key(|call| call.started_ns);
+    calls.iter().filter(|call| call.function == function).map(|call| call.first).collect()
 }
 
 fn value(seconds: f64, value: f64) -> Act {
-    Act::Return { after: Duration::from_secs_f64(seconds), cells: vec![Cell::Value(value)] }
-}
-
-fn status(batch: &Batch, function: usize) -> Vec<Status> {
-    (0..batch.samples()).map(|sample| batch.cell(sample, function).unwrap().outcome.status).collect()
+    returns(Duration::from_secs_f64(seconds), 1, value)
 }
 
 use Status::{Abstained, Cancelled, Ok as Scored, Skipped, Timeout};
 
-#[test]
-fn a_call_is_made_where_its_condition_holds_and_only_there() {
-    paused(async {
-        let judge = gated(sample("judge"), &[condition(1, "<", 1.0)], 0.25);
-        let rig = Rig::wide(vec![judge, sample("correct")], |ask| value(1.0, f64::from(ask.first as u32 % 2)));
-        let batch = rig.engine.submit(spec(2, 4)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(status(&batch, 0), [Scored, Skipped].repeat(4));
-        assert_eq!(rig.calls(0), [0, 2, 4, 6]);
-        assert_eq!(batch.shown(1, 0), (0.25, Skipped));
-        assert!(batch.failed().is_empty());
-        assert_eq!(batch.elapsed_ns() / 1_000_000_000, 2, "the judge begins as each source ends");
-        assert_eq!((batch.ready_ns(0, 0) - batch.submitted_ns()) / 1_000_000_000, 1, "its queue time begins there");
-        assert_eq!(rig.engine.open_batches(), 0);
-    });
+#[tokio::test(start_paused = true)]
+async fn a_call_is_made_where_its_condition_holds_and_only_there() {
+    let judge = gated(sample("judge"), &[condition(1, "<", 1.0)], 0.25);
+    let rig = Rig::wide(vec![judge, sample("correct")], |ask: &Ask| value(1.0, f64::from(ask.first as u32 % 2)));
+    let batch = rig.run(spec(2, 4)).await;
+    assert_eq!(statuses(&batch, 0), [Scored, Skipped].repeat(4));
+    assert_eq!(calls(&rig, 0), [0, 2, 4, 6]);
+    assert_eq!(batch.shown(1, 0), (0.25, Skipped));
+    assert!(batch.failed().is_empty());
+    assert_eq!(seconds(&batch), 2, "the judge begins as each source ends");
+    assert_eq!((batch.ready_ns(0, 0) - batch.submitted_ns()) / 1_000_000_000, 1, "its queue time begins there");
+    assert_eq!(rig.open_batches(), 0);
 }
 
-#[test]
-fn a_condition_sees_what_the_result_shows_of_its_source() {
-    paused(async {
-        let failing = |name, on_failure| {
-            let plain = sample(name);
-            Function { policy: Policy { on_failure, ..plain.policy }, ..plain }
-        };
-        let run_if = |source| gated(sample("gated"), &[condition(source, "<", 1.0)], f32::NAN);
-        let functions = vec![
-            failing("nan", OnFailure::Nan),
-            failing("abstains", OnFailure::Abstain),
-            failing("number", OnFailure::Value(0.0)),
-            sample("none"),
-            run_if(0),
-            run_if(1),
-            run_if(2),
-            run_if(3),
-            run_if(4),
-            gated(sample("after a default"), &[condition(10, "==", 0.5)], f32::NAN),
-            gated(sample("default"), &[condition(3, "<", 1.0)], 0.5),
-        ];
-        let rig = Rig::wide(functions, |ask| match ask.function {
-            0..=2 => Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) },
-            3 => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Abstained] },
-            _ => value(1.0, 1.0),
-        });
-        let batch = rig.engine.submit(spec(1, 1)).unwrap();
-        assert!(done(&batch).await);
-        let seen: Vec<Status> = (4..11).map(|function| status(&batch, function)[0]).collect();
-        assert_eq!(seen, [Skipped, Skipped, Scored, Skipped, Skipped, Scored, Skipped]);
-        assert_eq!(status(&batch, 3), [Abstained]);
+#[tokio::test(start_paused = true)]
+async fn a_condition_sees_what_the_result_shows_of_its_source() {
+    let failing = |name, on_failure| {
+        let plain = sample(name);
+        Function { policy: Policy { on_failure, ..plain.policy }, ..plain }
+    };
+    let run_if = |source| gated(sample("gated"), &[condition(source, "<", 1.0)], f32::NAN);
+    let functions = vec![
+        failing("nan", OnFailure::Nan),
+        failing("abstains", OnFailure::Abstain),
+        failing("number", OnFailure::Value(0.0)),
+        sample("none"),
+        run_if(0),
+        run_if(1),
+        run_if(2),
+        run_if(3),
+        run_if(4),
+        gated(sample("after a default"), &[condition(10, "==", 0.5)], f32::NAN),
+        gated(sample("default"), &[condition(3, "<", 1.0)], 0.5),
+    ];
+    let rig = Rig::wide(functions, |ask: &Ask| match ask.function {
+        0..=2 => Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) },
+        3 => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Abstained] },
+        _ => value(1.0, 1.0),
     });
+    let batch = rig.run(spec(1, 1)).await;
+    let seen: Vec<Status> = (4..11).map(|function| statuses(&batch, function)[0]).collect();
+    assert_eq!(seen, [Skipped, Skipped, Scored, Skipped, Skipped, Scored, Skipped]);
+    assert_eq!(statuses(&batch, 3), [Abstained]);
 }
 
-#[test]
-fn all_conditions_must_hold_once_the_slowest_source_is_there() {
-    paused(async {
-        let both = gated(sample("both"), &[condition(0, ">=", 1.0), condition(1, "!=", 2.0)], f32::NAN);
-        let rig = Rig::wide(vec![sample("a"), sample("b"), both], |ask| {
-            value(if ask.function == 1 { 5.0 } else { 1.0 }, f64::from(ask.first as u32))
-        });
-        let batch = rig.engine.submit(spec(1, 4)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(status(&batch, 2), [Skipped, Scored, Skipped, Scored]);
-        assert_eq!(batch.elapsed_ns() / 1_000_000_000, 6);
+#[tokio::test(start_paused = true)]
+async fn all_conditions_must_hold_once_the_slowest_source_is_there() {
+    let both = gated(sample("both"), &[condition(0, ">=", 1.0), condition(1, "!=", 2.0)], f32::NAN);
+    let rig = Rig::wide(vec![sample("a"), sample("b"), both], |ask: &Ask| {
+        value(if ask.function == 1 { 5.0 } else { 1.0 }, f64::from(ask.first as u32))
     });
+    let batch = rig.run(spec(1, 4)).await;
+    assert_eq!(statuses(&batch, 2), [Skipped, Scored, Skipped, Scored]);
+    assert_eq!(seconds(&batch), 6);
 }
 
-#[test]
-fn a_retried_source_is_waited_for_and_asked_once() {
-    paused(async {
-        let plain = sample("flaky");
-        let flaky = Function { policy: Policy { retries: 2, ..plain.policy }, ..plain };
-        let rig = Rig::wide(vec![flaky, gated(sample("judge"), &[condition(0, ">", 0.0)], f32::NAN)], |ask| {
-            if ask.function == 0 && ask.attempt < 3 {
-                return Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) };
-            }
-            value(1.0, 1.0)
-        });
-        let batch = rig.engine.submit(spec(1, 3)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!((status(&batch, 1), rig.calls(1).len()), (vec![Scored; 3], 3));
-    });
-}
-
-#[test]
-fn a_total_timeout_counts_from_when_the_call_became_possible() {
-    paused(async {
-        let plain = gated(sample("judge"), &[condition(0, "==", 1.0)], f32::NAN);
-        let total_timeout = Some(Duration::from_secs(3));
-        let judge = Function { policy: Policy { total_timeout, ..plain.policy }, ..plain };
-        let rig = Rig::wide(vec![sample("slow"), judge], |ask| match (ask.function, ask.first) {
-            (0, _) => value(10.0, 1.0),
-            (_, 0) => value(2.0, 1.0),
-            _ => value(4.0, 1.0),
-        });
-        let batch = rig.engine.submit(spec(1, 2)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(status(&batch, 1), [Scored, Timeout]);
-        assert_eq!(batch.note_of(1, 1).unwrap().reason, "total timeout");
-        assert_eq!(batch.elapsed_ns() / 1_000_000_000, 13);
-    });
-}
-
-#[test]
-fn an_early_delivery_ends_what_waits_for_its_source() {
-    paused(async {
-        let functions = || vec![sample("source"), gated(sample("judge"), &[condition(0, "==", 1.0)], f32::NAN)];
-        let script = |ask: &Ask| value(if ask.first == 0 { 1.0 } else { 50.0 }, 1.0);
-        for (delivery, ends) in [(Delivery::quorum(1), Cancelled), (Delivery::timeout_ns(5_000_000_000), Timeout)] {
-            let rig = Rig::wide(functions(), script);
-            let batch = rig.engine.submit(BatchSpec { delivery, ..spec(1, 2) }).unwrap();
-            assert!(done(&batch).await);
-            assert_eq!((status(&batch, 0), status(&batch, 1)), (vec![Scored, ends], vec![Scored, ends]));
-            assert_eq!(rig.calls(1), [0], "no call begins in a group that was delivered");
+#[tokio::test(start_paused = true)]
+async fn a_retried_source_is_waited_for_and_asked_once() {
+    let plain = sample("flaky");
+    let flaky = Function { policy: Policy { retries: 2, ..plain.policy }, ..plain };
+    let rig = Rig::wide(vec![flaky, gated(sample("judge"), &[condition(0, ">", 0.0)], f32::NAN)], |ask: &Ask| {
+        if ask.function == 0 && ask.attempt < 3 {
+            return Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) };
         }
+        value(1.0, 1.0)
     });
+    let batch = rig.run(spec(1, 3)).await;
+    assert_eq!((statuses(&batch, 1), calls(&rig, 1).len()), (vec![Scored; 3], 3));
 }
 
-#[test]
-fn samples_that_a_finish_group_never_scored_stay_skipped() {
-    paused(async {
-        let source = sample("source");
-        let shaped = Function { finish: true, ..gated(sample("shaped"), &[condition(0, ">", 0.0)], 0.0) };
-        let rig = Rig::wide(vec![source, shaped], |ask| match ask.scores.len() {
-            0 => value(1.0, f64::from(ask.first as u32 % 3)),
-            _ => Act::Return {
-                after: Duration::from_secs(1),
-                cells: ask
-                    .scores
-                    .iter()
-                    .map(|score| score.map_or(Cell::Value(9.0), |one| Cell::Value(one * 10.0)))
-                    .collect(),
-            },
-        });
-        let batch = rig.engine.submit(spec(2, 3)).unwrap();
-        assert!(done(&batch).await);
-        let shown: Vec<_> = (0..3).map(|sample| batch.shown(sample, 1)).collect();
-        assert_eq!(shown, [(0.0, Skipped), (10.0, Scored), (20.0, Scored)]);
+#[tokio::test(start_paused = true)]
+async fn a_total_timeout_counts_from_when_the_call_became_possible() {
+    let plain = gated(sample("judge"), &[condition(0, "==", 1.0)], f32::NAN);
+    let total_timeout = Some(Duration::from_secs(3));
+    let judge = Function { policy: Policy { total_timeout, ..plain.policy }, ..plain };
+    let rig = Rig::wide(vec![sample("slow"), judge], |ask: &Ask| match (ask.function, ask.first) {
+        (0, _) => value(10.0, 1.0),
+        (_, 0) => value(2.0, 1.0),
+        _ => value(4.0, 1.0),
     });
+    let batch = rig.run(spec(1, 2)).await;
+    assert_eq!(statuses(&batch, 1), [Scored, Timeout]);
+    assert_eq!(batch.note_of(1, 1).unwrap().reason, "total timeout");
+    assert_eq!(seconds(&batch), 13);
 }
 
-#[test]
-fn a_sample_that_was_never_added_is_not_called_for() {
-    paused(async {
-        // Its source is broken, which a gate may take for a number.
-        let plain = sample("broken");
-        let broken = Function { policy: Policy { on_failure: OnFailure::Value(0.0), ..plain.policy }, ..plain };
-        let rig = Rig::wide(vec![broken, gated(sample("judge"), &[condition(0, "<", 1.0)], f32::NAN)], |ask| {
-            if ask.function == 0 { Act::FailSetup } else { value(1.0, 1.0) }
-        });
-        let batch = rig.engine.submit(BatchSpec { streamed: true, ..spec(0, 2) }).unwrap();
-        for _ in 0..2 {
-            let added = batch.reserve(&Placement::InOrder(1)).unwrap();
-            rig.engine.add(&batch, &added);
-            tokio::time::sleep(Duration::from_secs(5)).await;
-        }
-        rig.engine.finish(&batch).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!((status(&batch, 1), rig.calls(1)), (vec![Scored; 2], vec![0, 1]));
-    });
+#[tokio::test(start_paused = true)]
+async fn an_early_delivery_ends_what_waits_for_its_source() {
+    let functions = || vec![sample("source"), gated(sample("judge"), &[condition(0, "==", 1.0)], f32::NAN)];
+    let script = |ask: &Ask| value(if ask.first == 0 { 1.0 } else { 50.0 }, 1.0);
+    for (delivery, ends) in [(Delivery::quorum(1), Cancelled), (Delivery::timeout_ns(5_000_000_000), Timeout)] {
+        let rig = Rig::wide(functions(), script);
+        let batch = rig.run(BatchSpec { delivery, ..spec(1, 2) }).await;
+        assert_eq!((statuses(&batch, 0), statuses(&batch, 1)), (vec![Scored, ends], vec![Scored, ends]));
+        assert_eq!(calls(&rig, 1), [0], "no call begins in a group that was delivered");
+    }
 }
 
-#[test]
-fn gathered_samples_wait_for_those_that_may_still_come() {
-    paused(async {
-        let gather = Some(Gather { max_size: 8, max_wait: Duration::from_secs(60), across: false });
-        let judge = Function { gather, ..gated(sample("judge"), &[condition(0, ">", 0.0)], f32::NAN) };
-        let rig = Rig::wide(vec![sample("source"), judge], |ask| match ask.function {
-            0 => value(1.0 + ask.first as f64, f64::from(ask.first as u32 % 2)),
-            _ => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Value(1.0); ask.samples] },
-        });
-        let batch = rig.engine.submit(spec(1, 8)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(rig.log.frames().iter().filter(|frame| frame.function == 1).count(), 1, "one call on all four");
-        assert_eq!(batch.elapsed_ns() / 1_000_000_000, 9);
+#[tokio::test(start_paused = true)]
+async fn samples_that_a_finish_group_never_scored_stay_skipped() {
+    let source = sample("source");
+    let shaped = Function { finish: true, ..gated(sample("shaped"), &[condition(0, ">", 0.0)], 0.0) };
+    let rig = Rig::wide(vec![source, shaped], |ask: &Ask| match ask.scores.len() {
+        0 => value(1.0, f64::from(ask.first as u32 % 3)),
+        _ => Act::Return {
+            after: Duration::from_secs(1),
+            cells: ask
+                .scores
+                .iter()
+                .map(|score| score.map_or(Cell::Value(9.0), |one| Cell::Value(one * 10.0)))
+                .collect(),
+        },
     });
+    let batch = rig.run(spec(2, 3)).await;
+    let shown: Vec<_> = (0..3).map(|sample| batch.shown(sample, 1)).collect();
+    assert_eq!(shown, [(0.0, Skipped), (10.0, Scored), (20.0, Scored)]);
 }
 
-#[test]
-fn sources_go_before_what_nothing_waits_for() {
-    paused(async {
-        let judge = gated(sample("judge"), &[condition(2, "<", 9.0)], f32::NAN);
-        let functions = vec![sample("other"), judge, sample("source")];
-        let room = Room { places: 1, frame_calls: 1, ..Room::default() };
-        // The other takes longest, so that it would go first.
-        let rig = Rig::new(functions, room, |ask| value(if ask.function == 0 { 0.5 } else { 0.1 }, 1.0));
-        let batch = rig.engine.submit(spec(6, 1)).unwrap();
-        assert!(done(&batch).await);
-        let calls = rig.log.calls();
-        let starts = |function| -> Vec<u64> {
-            let of = calls.iter().filter(|call| call.function == function);
-            of.map(|call| call.started_ns).collect()
-        };
-        assert!(starts(2)[1] < starts(0)[2], "the source is behind: {calls:?}");
-        assert!(starts(1)[0] < starts(0)[5], "groups are done together: {calls:?}");
+#[tokio::test(start_paused = true)]
+async fn a_sample_that_was_never_added_is_not_called_for() {
+    // Its source is broken, which a gate may take for a number.
+    let plain = sample("broken");
+    let broken = Function { policy: Policy { on_failure: OnFailure::Value(0.0), ..plain.policy }, ..plain };
+    let rig = Rig::wide(vec![broken, gated(sample("judge"), &[condition(0, "<", 1.0)], f32::NAN)], |ask: &Ask| {
+        if ask.function == 0 { Act::FailSetup } else { value(1.0, 1.0) }
     });
+    let batch = rig.submit(BatchSpec { streamed: true, ..spec(0, 2) });
+    for _ in 0..2 {
+        rig.add(&batch, Placement::InOrder(1));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    rig.finish(&batch).unwrap();
+    assert!(done(&batch).await);
+    assert_eq!((statuses(&batch, 1), calls(&rig, 1)), (vec![Scored; 2], vec![0, 1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn gathered_samples_wait_for_those_that_may_still_come() {
+    let gather = Some(Gather { max_size: 8, max_wait: Duration::from_secs(60), across: false });
+    let judge = Function { gather, ..gated(sample("judge"), &[condition(0, ">", 0.0)], f32::NAN) };
+    let rig = Rig::wide(vec![sample("source"), judge], |ask: &Ask| match ask.function {
+        0 => value(1.0 + ask.first as f64, f64::from(ask.first as u32 % 2)),
+        _ => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Value(1.0); ask.samples] },
+    });
+    let batch = rig.run(spec(1, 8)).await;
+    assert_eq!(rig.log().frames().iter().filter(|frame| frame.function == 1).count(), 1, "one call on all four");
+    assert_eq!(seconds(&batch), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_go_before_what_nothing_waits_for() {
+    let judge = gated(sample("judge"), &[condition(2, "<", 9.0)], f32::NAN);
+    let functions = vec![sample("other"), judge, sample("source")];
+    let room = Room { places: 1, frame_calls: 1, ..Room::default() };
+    // The other takes longest, so that it would go first.
+    let rig = Rig::new(room, functions, |ask: &Ask| value(if ask.function == 0 { 0.5 } else { 0.1 }, 1.0));
+    rig.run(spec(6, 1)).await;
+    let calls = rig.log().calls();
+    let starts = |function| -> Vec<u64> {
+        let of = calls.iter().filter(|call| call.function == function);
+        of.map(|call| call.started_ns).collect()
+    };
+    assert!(starts(2)[1] < starts(0)[2], "the source is behind: {calls:?}");
+    assert!(starts(1)[0] < starts(0)[5], "groups are done together: {calls:?}");
 }
 
 #[derive(Clone, Debug)]
@@ -361,16 +308,14 @@ proptest! {
 
 async fn run(plan: Plan) {
     let (places, frame_calls, at_once) = plan.room;
-    let lane = Arc::new(FakeLane::new(Room { places, frame_calls, at_once, ..Room::default() }, plan.chaos.clone()));
-    let (log, lanes): (_, Vec<Arc<dyn Lane>>) = (lane.log(), vec![lane]);
-    let runtime = tokio::runtime::Handle::current();
-    let engine = Arc::new(Scheduler::start(&runtime, Clock::start(), plan.functions.clone(), lanes));
+    let room = Room { places, frame_calls, at_once, ..Room::default() };
+    let engine = Arc::new(Rig::new(room, plan.functions.clone(), plan.chaos.clone()));
     let samples = plan.groups * plan.group_size;
     let batch_timeout_ns = plan.budget_ms.map(|ms| ms * 1_000_000);
     let groups = if plan.streamed { 0 } else { plan.groups };
     let whole = spec(groups, plan.group_size);
     let spec = BatchSpec { batch_timeout_ns, delivery: plan.delivery, streamed: plan.streamed, ..whole };
-    let batch = engine.submit(spec).unwrap();
+    let batch = engine.submit(spec);
     if let Some(ms) = plan.cancel_ms {
         let (engine, batch) = (engine.clone(), batch.clone());
         tokio::spawn(async move {
@@ -384,7 +329,7 @@ async fn run(plan: Plan) {
         while left > 0 {
             let count = draws.usize(1..=left);
             let Ok(added) = batch.reserve(&Placement::InOrder(count)) else { break };
-            engine.add(&batch, &added);
+            engine.engine.add(&batch, &added);
             left -= count;
             tokio::time::sleep(Duration::from_millis(draws.u64(0..80))).await;
         }
@@ -392,7 +337,7 @@ async fn run(plan: Plan) {
     }
     assert!(done(&batch).await, "the batch never ends");
     if batch.samples() == samples {
-        check(&plan, &batch, &log);
+        check(&plan, &batch, &engine.log());
     }
     assert_eq!(engine.open_batches(), 0);
     engine.close().await;

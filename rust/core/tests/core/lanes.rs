@@ -6,7 +6,6 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
@@ -14,7 +13,7 @@ use guerdon_core::in_flight::{InFlight, InFlightCall, Location, Phase, Stack};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker, in_flight_elsewhere};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times, Traceback};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
+use guerdon_testkit::{Act, Ask, Rig, Room, done, failure, function, paused, returns, spec};
 use parking_lot::Mutex;
 
 const RAN: Times = Times { started_ns: 1, run_ns: 1 };
@@ -77,8 +76,8 @@ impl Lane for Holding {
 /// An engine with a lane that holds one frame.
 fn holding(functions: Vec<Function>) -> (Scheduler, Arc<Holding>) {
     let lane = Arc::new(Holding { places: AtomicUsize::new(1), ..Holding::default() });
-    let runtime = tokio::runtime::Handle::current();
-    (Scheduler::start(&runtime, Clock::start(), functions, vec![lane.clone()]), lane)
+    let Rig { engine, lane } = Rig::on(lane, functions);
+    (engine, lane)
 }
 
 impl Holding {
@@ -91,26 +90,24 @@ fn statuses(batch: &Batch) -> Vec<Option<Status>> {
     (0..batch.samples()).map(|sample| batch.cell(sample, 0).map(|cell| cell.outcome.status)).collect()
 }
 
-#[test]
-fn a_call_is_ended_once() {
-    paused(async {
-        let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
-        let batch = engine.submit(spec(3, 1)).unwrap();
-        let mut frame = lane.take();
-        frame.complete(0, Cell::Value(1.0), RAN);
-        frame.complete(0, Cell::Value(2.0), RAN);
-        frame.fail(0, failure(FailureKind::Error), RAN);
-        frame.give_back(0..1);
-        assert!(!frame.is_pending(0) && frame.is_pending(1));
-        assert_eq!(batch.shown(0, 0), (1.0, Status::Ok));
-        assert_eq!(engine.late_outcomes(), 0);
-        frame.give_back(1..2);
-        let again = lane.take();
-        assert_eq!((again.len(), again.first(0), again.size(0)), (1, 1, 1));
-        drop(frame);
-        // What the first frame dropped comes in a frame of its own.
-        assert_eq!(lane.take().first(0), 2);
-    });
+#[tokio::test(start_paused = true)]
+async fn a_call_is_ended_once() {
+    let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
+    let batch = engine.submit(spec(3, 1)).unwrap();
+    let mut frame = lane.take();
+    frame.complete(0, Cell::Value(1.0), RAN);
+    frame.complete(0, Cell::Value(2.0), RAN);
+    frame.fail(0, failure(FailureKind::Error), RAN);
+    frame.give_back(0..1);
+    assert!(!frame.is_pending(0) && frame.is_pending(1));
+    assert_eq!(batch.shown(0, 0), (1.0, Status::Ok));
+    assert_eq!(engine.late_outcomes(), 0);
+    frame.give_back(1..2);
+    let again = lane.take();
+    assert_eq!((again.len(), again.first(0), again.size(0)), (1, 1, 1));
+    drop(frame);
+    // What the first frame dropped comes in a frame of its own.
+    assert_eq!(lane.take().first(0), 2);
 }
 
 #[test]
@@ -169,71 +166,62 @@ fn ended_calls_are_completed_before_open_ones_are_ended() {
     ends(spec(2, 1), |one| one.policy.total_timeout = Some(Duration::from_secs(1)), async |_, _| {});
 }
 
-#[test]
-fn dropped_frames_free_their_place_and_lose_no_call() {
-    paused(async {
-        let mut limited = function("f", Shape::Sample);
-        limited.policy.concurrency = Some(1);
-        let (engine, lane) = holding(vec![limited]);
-        let batch = engine.submit(spec(4, 2)).unwrap();
-        for _ in 0..10 {
-            drop(lane.take());
-        }
-        let mut frame = lane.take();
-        for call in 0..frame.len() {
-            assert_eq!(frame.attempt(call), 1);
-            frame.complete(call, Cell::Abstained, RAN);
-        }
-        drop(frame);
-        assert_eq!(statuses(&batch), [Some(Status::Abstained); 8]);
-        assert_eq!(engine.open_batches(), 0);
-    });
+#[tokio::test(start_paused = true)]
+async fn dropped_frames_free_their_place_and_lose_no_call() {
+    let mut limited = function("f", Shape::Sample);
+    limited.policy.concurrency = Some(1);
+    let (engine, lane) = holding(vec![limited]);
+    let batch = engine.submit(spec(4, 2)).unwrap();
+    for _ in 0..10 {
+        drop(lane.take());
+    }
+    let mut frame = lane.take();
+    for call in 0..frame.len() {
+        assert_eq!(frame.attempt(call), 1);
+        frame.complete(call, Cell::Abstained, RAN);
+    }
+    drop(frame);
+    assert_eq!(statuses(&batch), [Some(Status::Abstained); 8]);
+    assert_eq!(engine.open_batches(), 0);
 }
 
-#[test]
-fn a_frame_that_gave_all_back_counts_no_more_though_it_is_held() {
-    paused(async {
-        let mut limited = function("f", Shape::Sample);
-        limited.policy.concurrency = Some(1);
-        let (engine, lane) = holding(vec![limited]);
-        let batch = engine.submit(spec(2, 1)).unwrap();
-        let (mut first, mut held) = (lane.take(), Vec::new());
-        for _ in 0..3 {
-            let calls = first.len();
-            first.give_back(0..1);
-            assert!(lane.frames.lock().is_empty(), "its other call is in hand");
-            first.give_back(1..calls);
-            drop(first);
-            let mut second = lane.take();
-            second.give_back(0..second.len());
-            held.push(second);
-            first = lane.take(); // though the second is there
-            assert!(lane.frames.lock().is_empty());
-        }
-        drop(held);
-        assert!(lane.frames.lock().is_empty(), "they have no place to free any more");
-        for call in 0..first.len() {
-            first.complete(call, Cell::Abstained, RAN);
-        }
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_gave_all_back_counts_no_more_though_it_is_held() {
+    let mut limited = function("f", Shape::Sample);
+    limited.policy.concurrency = Some(1);
+    let (engine, lane) = holding(vec![limited]);
+    let batch = engine.submit(spec(2, 1)).unwrap();
+    let (mut first, mut held) = (lane.take(), Vec::new());
+    for _ in 0..3 {
+        let calls = first.len();
+        first.give_back(0..1);
+        assert!(lane.frames.lock().is_empty(), "its other call is in hand");
+        first.give_back(1..calls);
         drop(first);
-        assert_eq!(statuses(&batch), [Some(Status::Abstained); 2]);
-        assert_eq!(engine.open_batches(), 0);
-    });
+        let mut second = lane.take();
+        second.give_back(0..second.len());
+        held.push(second);
+        first = lane.take(); // though the second is there
+        assert!(lane.frames.lock().is_empty());
+    }
+    drop(held);
+    assert!(lane.frames.lock().is_empty(), "they have no place to free any more");
+    for call in 0..first.len() {
+        first.complete(call, Cell::Abstained, RAN);
+    }
+    drop(first);
+    assert_eq!(statuses(&batch), [Some(Status::Abstained); 2]);
+    assert_eq!(engine.open_batches(), 0);
 }
 
-#[test]
-fn a_task_that_panics_loses_nothing() {
-    paused(async {
-        let lane = Arc::new(FakeLane::new(Room::default(), |ask: &Ask| match ask.handed {
-            0 if ask.first % 7 == 3 => Act::Panic,
-            _ => Act::Return { after: Duration::ZERO, cells: vec![Cell::Value(1.0)] },
-        }));
-        let runtime = tokio::runtime::Handle::current();
-        let engine = Scheduler::start(&runtime, Clock::start(), vec![function("f", Shape::Sample)], vec![lane]);
-        let batch = engine.submit(spec(20, 2)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(statuses(&batch), [Some(Status::Ok); 40]);
+#[tokio::test(start_paused = true)]
+async fn a_task_that_panics_loses_nothing() {
+    let engine = Rig::new(Room::default(), vec![function("f", Shape::Sample)], |ask: &Ask| match ask.handed {
+        0 if ask.first % 7 == 3 => Act::Panic,
+        _ => returns(Duration::ZERO, 1, 1.0),
     });
+    let batch = engine.run(spec(20, 2)).await;
+    assert_eq!(statuses(&batch), [Some(Status::Ok); 40]);
 }
 
 /// Panics in `run` for the first function.
@@ -274,137 +262,122 @@ impl Lane for Panicking {
     }
 }
 
-#[test]
-fn a_lane_that_panics_breaks_its_function_and_nothing_else() {
-    paused(async {
-        let lane = Arc::new(Panicking(Holding { places: AtomicUsize::new(1), ..Holding::default() }));
-        let functions = vec![function("f", Shape::Sample), function("g", Shape::Sample)];
-        let engine = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
-        for _ in 0..2 {
-            let batch = engine.submit(spec(2, 2)).unwrap();
-            assert!(done(&batch).await, "the scheduler stopped handing out");
-            assert_eq!(statuses(&batch), [Some(Status::Error); 4]);
-            assert_eq!(batch.note_of(3, 0).unwrap().reason, "its lane panicked");
-            assert_eq!(batch.shown(3, 1), (1.0, Status::Ok));
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_panics_breaks_its_function_and_nothing_else() {
+    let lane = Arc::new(Panicking(Holding { places: AtomicUsize::new(1), ..Holding::default() }));
+    let functions = vec![function("f", Shape::Sample), function("g", Shape::Sample)];
+    let engine = Rig::on(lane, functions);
+    for _ in 0..2 {
+        let batch = engine.run(spec(2, 2)).await; // the scheduler still hands out
+        assert_eq!(statuses(&batch), [Some(Status::Error); 4]);
+        assert_eq!(batch.note_of(3, 0).unwrap().reason, "its lane panicked");
+        assert_eq!(batch.shown(3, 1), (1.0, Status::Ok));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_items_are_dropped_and_counted() {
+    let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
+    let batch = engine.submit(spec(2, 1)).unwrap();
+    let mut frame = lane.take();
+    frame.record(0, b"[]".to_vec());
+    engine.cancel(&batch, "stop");
+    assert!(!frame.is_open(0) && frame.is_pending(0));
+    frame.complete(0, Cell::Value(1.0), RAN);
+    frame.fail(1, failure(FailureKind::Crashed), RAN);
+    drop(frame);
+    assert_eq!(statuses(&batch), [Some(Status::Cancelled); 2]);
+    assert_eq!(engine.late_outcomes(), 2);
+    assert!(batch.records_of(0).is_empty());
+    assert!(lane.frames.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_the_wrong_length_fail_all_cells_of_the_call() {
+    let (engine, lane) = holding(vec![function("f", Shape::Group)]);
+    let batch = engine.submit(spec(3, 2)).unwrap();
+    let mut frame = lane.take();
+    frame.complete_many(0, vec![Cell::Value(1.0); 3], RAN);
+    frame.complete(1, Cell::Value(1.0), RAN);
+    frame.complete_many(2, vec![Cell::Value(1.0), Cell::Value(f64::INFINITY)], RAN);
+    let error = Some(Status::Error);
+    assert_eq!(statuses(&batch), [error, error, error, error, Some(Status::Ok), error]);
+    let whys = [0, 2, 5].map(|sample| batch.note_of(sample, 0).unwrap().reason);
+    assert_eq!(whys[..2], ["returned 3 values for 2 samples", "returned 1 values for 2 samples"]);
+    assert!(whys[2].starts_with("returned inf"), "{}", whys[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_setup_that_fails_ends_its_function_in_the_batch() {
+    let scored = Function { finish: true, ..function("f", Shape::Sample) };
+    let (engine, lane) = holding(vec![scored]);
+    let batch = engine.submit(spec(2, 2)).unwrap();
+    let mut frame = lane.take();
+    frame.complete(0, Cell::Value(1.0), RAN);
+    frame.fail(1, Failure { retryable: false, ..failure(FailureKind::Timeout) }, RAN);
+    frame.fail_setup("no tokenizer".to_owned(), Some("Traceback".to_owned()));
+    assert!(batch.is_done());
+    drop(frame);
+    let error = Some(Status::Error);
+    assert_eq!(statuses(&batch), [error, Some(Status::Timeout), error, error]);
+    assert_eq!(batch.note_of(3, 0).unwrap().traceback, Some(Traceback::Raised("Traceback".to_owned())));
+    // The group's `finish_group` call had been handed out before.
+    assert!(!lane.take().is_open(0));
+    assert!(lane.frames.lock().is_empty(), "work of a broken function was handed out");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_up_hands_out_what_waits() {
+    let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
+    lane.places.store(0, Ordering::SeqCst);
+    let _batch = engine.submit(spec(2, 1)).unwrap();
+    assert!(lane.frames.lock().is_empty());
+    lane.places.store(1, Ordering::SeqCst);
+    let waker = lane.waker.lock().clone().unwrap();
+    waker.wake();
+    assert_eq!(lane.take().len(), 2);
+    drop(engine);
+    waker.wake();
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_kept_for_the_attempt_that_counts_in_sample_order() {
+    let mut again = function("f", Shape::Sample);
+    again.policy.retries = 1;
+    let (engine, lane) = holding(vec![again]);
+    let batch = engine.submit(spec(3, 1)).unwrap();
+    let mut frame = lane.take();
+    for (call, completes) in [(2, true), (1, true), (0, false)] {
+        frame.record(call, vec![b'0' + call as u8]);
+        if completes {
+            frame.complete(call, Cell::Value(1.0), RAN);
+        } else {
+            frame.fail(call, failure(FailureKind::Error), RAN);
         }
-    });
+    }
+    drop(frame);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut frame = lane.take();
+    assert_eq!(frame.attempt(0), 2);
+    frame.record(0, b"again".to_vec());
+    frame.complete(0, Cell::Value(1.0), RAN);
+    let records: Vec<_> = batch.records_of(0).into_iter().map(|record| (record.first, record.json)).collect();
+    assert_eq!(records, [(0, b"again".to_vec()), (1, b"1".to_vec()), (2, b"2".to_vec())]);
 }
 
-#[test]
-fn late_items_are_dropped_and_counted() {
-    paused(async {
-        let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
-        let batch = engine.submit(spec(2, 1)).unwrap();
-        let mut frame = lane.take();
-        frame.record(0, b"[]".to_vec());
-        engine.cancel(&batch, "stop");
-        assert!(!frame.is_open(0) && frame.is_pending(0));
-        frame.complete(0, Cell::Value(1.0), RAN);
-        frame.fail(1, failure(FailureKind::Crashed), RAN);
-        drop(frame);
-        assert_eq!(statuses(&batch), [Some(Status::Cancelled); 2]);
-        assert_eq!(engine.late_outcomes(), 2);
-        assert!(batch.records_of(0).is_empty());
-        assert!(lane.frames.lock().is_empty());
-    });
-}
-
-#[test]
-fn lists_of_the_wrong_length_fail_all_cells_of_the_call() {
-    paused(async {
-        let (engine, lane) = holding(vec![function("f", Shape::Group)]);
-        let batch = engine.submit(spec(3, 2)).unwrap();
-        let mut frame = lane.take();
-        frame.complete_many(0, vec![Cell::Value(1.0); 3], RAN);
-        frame.complete(1, Cell::Value(1.0), RAN);
-        frame.complete_many(2, vec![Cell::Value(1.0), Cell::Value(f64::INFINITY)], RAN);
-        let error = Some(Status::Error);
-        assert_eq!(statuses(&batch), [error, error, error, error, Some(Status::Ok), error]);
-        let whys = [0, 2, 5].map(|sample| batch.note_of(sample, 0).unwrap().reason);
-        assert_eq!(whys[..2], ["returned 3 values for 2 samples", "returned 1 values for 2 samples"]);
-        assert!(whys[2].starts_with("returned inf"), "{}", whys[2]);
-    });
-}
-
-#[test]
-fn a_setup_that_fails_ends_its_function_in_the_batch() {
-    paused(async {
-        let scored = Function { finish: true, ..function("f", Shape::Sample) };
-        let (engine, lane) = holding(vec![scored]);
-        let batch = engine.submit(spec(2, 2)).unwrap();
-        let mut frame = lane.take();
-        frame.complete(0, Cell::Value(1.0), RAN);
-        frame.fail(1, Failure { retryable: false, ..failure(FailureKind::Timeout) }, RAN);
-        frame.fail_setup("no tokenizer".to_owned(), Some("Traceback".to_owned()));
-        assert!(batch.is_done());
-        drop(frame);
-        let error = Some(Status::Error);
-        assert_eq!(statuses(&batch), [error, Some(Status::Timeout), error, error]);
-        assert_eq!(batch.note_of(3, 0).unwrap().traceback, Some(Traceback::Raised("Traceback".to_owned())));
-        // The group's `finish_group` call had been handed out before.
-        assert!(!lane.take().is_open(0));
-        assert!(lane.frames.lock().is_empty(), "work of a broken function was handed out");
-    });
-}
-
-#[test]
-fn a_wake_up_hands_out_what_waits() {
-    paused(async {
-        let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
-        lane.places.store(0, Ordering::SeqCst);
-        let _batch = engine.submit(spec(2, 1)).unwrap();
-        assert!(lane.frames.lock().is_empty());
-        lane.places.store(1, Ordering::SeqCst);
-        let waker = lane.waker.lock().clone().unwrap();
-        waker.wake();
-        assert_eq!(lane.take().len(), 2);
-        drop(engine);
-        waker.wake();
-    });
-}
-
-#[test]
-fn records_are_kept_for_the_attempt_that_counts_in_sample_order() {
-    paused(async {
-        let mut again = function("f", Shape::Sample);
-        again.policy.retries = 1;
-        let (engine, lane) = holding(vec![again]);
-        let batch = engine.submit(spec(3, 1)).unwrap();
-        let mut frame = lane.take();
-        for (call, completes) in [(2, true), (1, true), (0, false)] {
-            frame.record(call, vec![b'0' + call as u8]);
-            if completes {
-                frame.complete(call, Cell::Value(1.0), RAN);
-            } else {
-                frame.fail(call, failure(FailureKind::Error), RAN);
-            }
-        }
-        drop(frame);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let mut frame = lane.take();
-        assert_eq!(frame.attempt(0), 2);
-        frame.record(0, b"again".to_vec());
-        frame.complete(0, Cell::Value(1.0), RAN);
-        let records: Vec<_> = batch.records_of(0).into_iter().map(|record| (record.first, record.json)).collect();
-        assert_eq!(records, [(0, b"again".to_vec()), (1, b"1".to_vec()), (2, b"2".to_vec())]);
-    });
-}
-
-#[test]
-fn batches_that_have_no_grid_are_refused_and_empty_ones_are_done() {
-    paused(async {
-        let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
-        for (samples, group_size) in [(5, 2), (1, 0)] {
-            let refused = engine.submit(BatchSpec { samples, group_size, ..spec(0, 1) });
-            assert!(refused.is_err());
-        }
-        for group_size in [0, 4] {
-            let batch = engine.submit(BatchSpec { group_size, ..spec(0, 1) }).unwrap();
-            assert!(batch.is_done() && batch.is_exhausted() && batch.take_group().is_none());
-        }
-        assert_eq!(engine.open_batches(), 0);
-        assert!(lane.frames.lock().is_empty());
-    });
+#[tokio::test(start_paused = true)]
+async fn batches_that_have_no_grid_are_refused_and_empty_ones_are_done() {
+    let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
+    for (samples, group_size) in [(5, 2), (1, 0)] {
+        let refused = engine.submit(BatchSpec { samples, group_size, ..spec(0, 1) });
+        assert!(refused.is_err());
+    }
+    for group_size in [0, 4] {
+        let batch = engine.submit(BatchSpec { group_size, ..spec(0, 1) }).unwrap();
+        assert!(batch.is_done() && batch.is_exhausted() && batch.take_group().is_none());
+    }
+    assert_eq!(engine.open_batches(), 0);
+    assert!(lane.frames.lock().is_empty());
 }
 
 /// A call that a worker process has had for so long.

@@ -4,14 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
-use guerdon_core::lane::Lane;
 use guerdon_core::observer::Telemetry;
-use guerdon_core::outcome::Cell;
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Room, done, function, paused, spec};
+use guerdon_testkit::{Act, Ask, Rig, Room, Script, done, function, returns, spec};
 use parking_lot::Mutex;
 
 /// Groups that were reported, with their step, and whether all was there then.
@@ -37,48 +33,39 @@ impl Groups {
     }
 }
 
-fn engine(functions: Vec<Function>, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> (Scheduler, Arc<Groups>) {
-    let lane: Arc<dyn Lane> = Arc::new(FakeLane::new(Room { places: 8, at_once: true, ..Room::default() }, script));
-    let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
+fn engine(functions: Vec<Function>, script: impl Script) -> (Rig, Arc<Groups>) {
+    let rig = Rig::new(Room { places: 8, at_once: true, ..Room::default() }, functions, script);
     let seen = Arc::new(Groups::default());
-    scheduler.observe(vec![seen.clone()]);
-    (scheduler, seen)
+    rig.observe(vec![seen.clone()]);
+    (rig, seen)
 }
 
 /// Worth 1, the later the higher the sample.
 fn after_its_number(ask: &Ask) -> Act {
-    Act::Return { after: Duration::from_secs(ask.first as u64), cells: vec![Cell::Value(1.0); ask.samples] }
+    returns(Duration::from_secs(ask.first as u64), ask.samples, 1.0)
 }
 
-#[test]
-fn each_group_is_reported_once_when_all_is_there() {
-    paused(async {
-        let shaped = Function { finish: true, ..function("shaped", Shape::Sample) };
-        let functions = vec![function("each", Shape::Sample), function("group", Shape::Group), shaped];
-        let (engine, seen) = engine(functions, after_its_number);
-        let batch = engine.submit(BatchSpec { step: Some(7), ..spec(20, 4) }).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(seen.all(), (0..20).map(|group| (group, Some(7), true)).collect::<Vec<_>>());
-    });
+#[tokio::test(start_paused = true)]
+async fn each_group_is_reported_once_when_all_is_there() {
+    let shaped = Function { finish: true, ..function("shaped", Shape::Sample) };
+    let functions = vec![function("each", Shape::Sample), function("group", Shape::Group), shaped];
+    let (engine, seen) = engine(functions, after_its_number);
+    engine.run(BatchSpec { step: Some(7), ..spec(20, 4) }).await;
+    assert_eq!(seen.all(), (0..20).map(|group| (group, Some(7), true)).collect::<Vec<_>>());
 }
 
-#[test]
-fn a_group_that_is_delivered_early_is_reported_as_it_is_delivered() {
-    paused(async {
-        let (engine, seen) = engine(vec![function("each", Shape::Sample)], after_its_number);
-        let batch = engine.submit(BatchSpec { delivery: Delivery::quorum(2), ..spec(3, 4) }).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(seen.all(), [(0, None, true), (1, None, true), (2, None, true)]);
-    });
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_delivered_early_is_reported_as_it_is_delivered() {
+    let (engine, seen) = engine(vec![function("each", Shape::Sample)], after_its_number);
+    engine.run(BatchSpec { delivery: Delivery::quorum(2), ..spec(3, 4) }).await;
+    assert_eq!(seen.all(), [(0, None, true), (1, None, true), (2, None, true)]);
 }
 
-#[test]
-fn groups_that_are_cancelled_are_reported() {
-    paused(async {
-        let (engine, seen) = engine(vec![function("each", Shape::Sample)], after_its_number);
-        let batch = engine.submit(spec(3, 4)).unwrap();
-        engine.cancel(&batch, "no more");
-        assert!(done(&batch).await);
-        assert_eq!(seen.all(), [(0, None, true), (1, None, true), (2, None, true)]);
-    });
+#[tokio::test(start_paused = true)]
+async fn groups_that_are_cancelled_are_reported() {
+    let (engine, seen) = engine(vec![function("each", Shape::Sample)], after_its_number);
+    let batch = engine.submit(spec(3, 4));
+    engine.cancel(&batch, "no more");
+    assert!(done(&batch).await);
+    assert_eq!(seen.all(), [(0, None, true), (1, None, true), (2, None, true)]);
 }

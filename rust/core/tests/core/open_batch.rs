@@ -1,46 +1,20 @@
 //! Open batches, on fake lanes and a paused clock.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::batch::Batch;
 use guerdon_core::call::CallKind;
-use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Shape};
-use guerdon_core::lane::Lane;
 use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, Status};
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, function, paused, spec};
-
-struct Engine {
-    scheduler: Scheduler,
-    log: Arc<Log>,
-}
+use guerdon_testkit::{Act, Ask, Rig, Room, done, function, returns, statuses};
 
 /// Each cell is worth its sample, after the seconds that `seconds` says.
-fn engine(functions: Vec<Function>, seconds: impl Fn(&Ask) -> f64 + Send + Sync + 'static) -> Engine {
-    let script = move |ask: &Ask| {
+fn engine(functions: Vec<Function>, seconds: impl Fn(&Ask) -> f64 + Send + Sync + 'static) -> Rig {
+    Rig::wide(functions, move |ask: &Ask| {
         let cells = (ask.first..ask.first + ask.samples).map(|sample| Cell::Value(sample as f64)).collect();
         Act::Return { after: Duration::from_secs_f64(seconds(ask)), cells }
-    };
-    let lane = Arc::new(FakeLane::new(Room { places: 64, at_once: true, ..Room::default() }, script));
-    let log = lane.log();
-    let runtime = tokio::runtime::Handle::current();
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane];
-    Engine { scheduler: Scheduler::start(&runtime, Clock::start(), functions, lanes), log }
-}
-
-impl Engine {
-    fn open(&self, group_size: usize) -> Arc<Batch> {
-        self.scheduler.submit(BatchSpec { streamed: true, group_size, ..spec(0, 1) }).unwrap()
-    }
-
-    fn add(&self, batch: &Arc<Batch>, places: Placement) -> Vec<usize> {
-        let added = batch.reserve(&places).unwrap();
-        self.scheduler.add(batch, &added);
-        added.samples
-    }
+    })
 }
 
 fn groups(batch: &Batch) -> Vec<usize> {
@@ -56,144 +30,129 @@ async fn sleep(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
-#[test]
-fn calls_start_as_samples_come_groups_as_they_fill_and_the_batch_at_the_end() {
-    paused(async {
-        let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
-        let engine = engine(shapes.to_vec(), |_| 1.0);
+#[tokio::test(start_paused = true)]
+async fn calls_start_as_samples_come_groups_as_they_fill_and_the_batch_at_the_end() {
+    let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
+    let engine = engine(shapes.to_vec(), |_| 1.0);
+    let batch = engine.open(2);
+    let began = |kind: CallKind| {
+        let calls = engine.log().frames().into_iter().filter(|frame| frame.kind == kind);
+        calls.flat_map(|frame| frame.calls.into_iter().map(|(first, _)| first)).collect::<Vec<_>>()
+    };
+    assert_eq!(engine.add(&batch, Placement::InOrder(1)), [0]);
+    sleep(0.1).await;
+    assert_eq!((began(CallKind::Sample), began(CallKind::Group)), (vec![0], vec![]));
+    assert_eq!(engine.add(&batch, Placement::Exact(vec![3, 1])), [3, 1]);
+    sleep(0.1).await;
+    assert_eq!((began(CallKind::Sample), began(CallKind::Group)), (vec![0, 3, 1], vec![0]));
+    engine.add(&batch, Placement::OfGroup(1, 1));
+    sleep(5.0).await;
+    assert_eq!((began(CallKind::Group), began(CallKind::Batch)), (vec![0, 2], vec![]));
+    assert!(!batch.is_done() && batch.take_group().is_none());
+    engine.finish(&batch).unwrap();
+    assert!(done(&batch).await);
+    assert_eq!(began(CallKind::Batch), [0]);
+    assert_eq!(groups(&batch).len(), 2);
+    assert!(batch.is_exhausted());
+    assert_eq!(values(&batch), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_are_handed_out_while_others_are_still_to_come() {
+    let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
+    let batch = engine.open(1);
+    for group in 0..50 {
+        engine.add(&batch, Placement::InOrder(1));
+        sleep(1.1).await;
+        assert_eq!(groups(&batch), [group]);
+        assert!(!batch.is_exhausted());
+    }
+    engine.finish(&batch).unwrap();
+    assert!(batch.is_done() && batch.is_exhausted());
+    assert_eq!(engine.open_batches(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finishing_is_refused_while_a_group_lacks_samples() {
+    let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
+    let batch = engine.open(3);
+    engine.add(&batch, Placement::InOrder(4));
+    assert_eq!(engine.finish(&batch).unwrap_err().first, [(1, 1)]);
+    engine.add(&batch, Placement::InOrder(2));
+    engine.finish(&batch).unwrap();
+    engine.finish(&batch).unwrap();
+    assert!(batch.reserve(&Placement::InOrder(1)).is_err());
+    assert!(done(&batch).await);
+    assert_eq!(values(&batch), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    let empty = engine.open(3);
+    engine.finish(&empty).unwrap();
+    assert!(empty.is_done() && empty.is_exhausted());
+    assert_eq!(engine.open_batches(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_batch_takes_no_more_samples_and_ends() {
+    let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
+    let engine = engine(shapes.to_vec(), |_| 1.0);
+    let batch = engine.open(2);
+    engine.add(&batch, Placement::InOrder(3));
+    sleep(2.0).await;
+    let late = batch.reserve(&Placement::InOrder(1)).unwrap();
+    engine.cancel(&batch, "stop");
+    assert!(batch.is_done());
+    assert!(batch.reserve(&Placement::InOrder(1)).is_err());
+    engine.engine.add(&batch, &late);
+    assert_eq!(engine.finish(&batch), Ok(()));
+    assert_eq!(groups(&batch).len(), 2);
+    assert_eq!(statuses(&batch, 0).into_iter().filter(|one| *one == Status::Ok).count(), 3);
+    assert_eq!(statuses(&batch, 1).into_iter().filter(|one| *one == Status::Ok).count(), 2);
+    assert_eq!(statuses(&batch, 2), [Status::Cancelled; 4]);
+    assert_eq!(engine.open_batches(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_broke_fails_what_is_added_later() {
+    let script = |ask: &Ask| match ask.function {
+        0 => Act::FailSetup,
+        _ => returns(Duration::ZERO, ask.samples, 1.0),
+    };
+    for (shape, finish) in [(Shape::Sample, false), (Shape::Sample, true), (Shape::Group, false)] {
+        let broken = Function { finish, ..function("broken", shape) };
+        let functions = vec![broken, function("f", Shape::Sample), function("g", Shape::Batch)];
+        let engine = Rig::new(Room::default(), functions, script);
         let batch = engine.open(2);
-        let began = |kind: CallKind| {
-            let calls = engine.log.frames().into_iter().filter(|frame| frame.kind == kind);
-            calls.flat_map(|frame| frame.calls.into_iter().map(|(first, _)| first)).collect::<Vec<_>>()
-        };
-        assert_eq!(engine.add(&batch, Placement::InOrder(1)), [0]);
-        sleep(0.1).await;
-        assert_eq!((began(CallKind::Sample), began(CallKind::Group)), (vec![0], vec![]));
-        assert_eq!(engine.add(&batch, Placement::Exact(vec![3, 1])), [3, 1]);
-        sleep(0.1).await;
-        assert_eq!((began(CallKind::Sample), began(CallKind::Group)), (vec![0, 3, 1], vec![0]));
-        engine.add(&batch, Placement::OfGroup(1, 1));
-        sleep(5.0).await;
-        assert_eq!((began(CallKind::Group), began(CallKind::Batch)), (vec![0, 2], vec![]));
-        assert!(!batch.is_done() && batch.take_group().is_none());
-        engine.scheduler.finish(&batch).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!(began(CallKind::Batch), [0]);
-        assert_eq!(groups(&batch).len(), 2);
-        assert!(batch.is_exhausted());
-        assert_eq!(values(&batch), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0]);
-    });
-}
-
-#[test]
-fn groups_are_handed_out_while_others_are_still_to_come() {
-    paused(async {
-        let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
-        let batch = engine.open(1);
-        for group in 0..50 {
-            engine.add(&batch, Placement::InOrder(1));
-            sleep(1.1).await;
-            assert_eq!(groups(&batch), [group]);
-            assert!(!batch.is_exhausted());
-        }
-        engine.scheduler.finish(&batch).unwrap();
-        assert!(batch.is_done() && batch.is_exhausted());
-        assert_eq!(engine.scheduler.open_batches(), 0);
-    });
-}
-
-#[test]
-fn finishing_is_refused_while_a_group_lacks_samples() {
-    paused(async {
-        let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
-        let batch = engine.open(3);
-        engine.add(&batch, Placement::InOrder(4));
-        assert_eq!(engine.scheduler.finish(&batch).unwrap_err().first, [(1, 1)]);
         engine.add(&batch, Placement::InOrder(2));
-        engine.scheduler.finish(&batch).unwrap();
-        engine.scheduler.finish(&batch).unwrap();
-        assert!(batch.reserve(&Placement::InOrder(1)).is_err());
+        sleep(1.0).await;
+        engine.add(&batch, Placement::InOrder(2));
+        sleep(1.0).await;
+        engine.finish(&batch).unwrap();
         assert!(done(&batch).await);
-        assert_eq!(values(&batch), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-        let empty = engine.open(3);
-        engine.scheduler.finish(&empty).unwrap();
-        assert!(empty.is_done() && empty.is_exhausted());
-        assert_eq!(engine.scheduler.open_batches(), 0);
-    });
-}
-
-#[test]
-fn a_cancelled_batch_takes_no_more_samples_and_ends() {
-    paused(async {
-        let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
-        let engine = engine(shapes.to_vec(), |_| 1.0);
-        let batch = engine.open(2);
-        engine.add(&batch, Placement::InOrder(3));
-        sleep(2.0).await;
-        let late = batch.reserve(&Placement::InOrder(1)).unwrap();
-        engine.scheduler.cancel(&batch, "stop");
-        assert!(batch.is_done());
-        assert!(batch.reserve(&Placement::InOrder(1)).is_err());
-        engine.scheduler.add(&batch, &late);
-        assert_eq!(engine.scheduler.finish(&batch), Ok(()));
+        assert_eq!(statuses(&batch, 0), [Status::Error; 4]);
+        assert!((0..4).all(|sample| (1..3).all(|f| batch.shown(sample, f).1 == Status::Ok)));
         assert_eq!(groups(&batch).len(), 2);
-        let status = |sample, function| batch.cell(sample, function).unwrap().outcome.status;
-        assert_eq!((0..4).map(|sample| status(sample, 0)).filter(|one| *one == Status::Ok).count(), 3);
-        assert_eq!((0..4).map(|sample| status(sample, 1)).filter(|one| *one == Status::Ok).count(), 2);
-        assert!((0..4).all(|sample| status(sample, 2) == Status::Cancelled));
-        assert_eq!(engine.scheduler.open_batches(), 0);
-    });
+    }
 }
 
-#[test]
-fn a_function_that_broke_fails_what_is_added_later() {
-    paused(async {
-        let script = |ask: &Ask| match ask.function {
-            0 => Act::FailSetup,
-            _ => Act::Return { after: Duration::ZERO, cells: vec![Cell::Value(1.0); ask.samples] },
-        };
-        for (shape, finish) in [(Shape::Sample, false), (Shape::Sample, true), (Shape::Group, false)] {
-            let lane = Arc::new(FakeLane::new(Room::default(), script));
-            let broken = Function { finish, ..function("broken", shape) };
-            let functions = vec![broken, function("f", Shape::Sample), function("g", Shape::Batch)];
-            let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
-            let engine = Engine { scheduler, log: Arc::default() };
-            let batch = engine.open(2);
-            engine.add(&batch, Placement::InOrder(2));
-            sleep(1.0).await;
-            engine.add(&batch, Placement::InOrder(2));
-            sleep(1.0).await;
-            engine.scheduler.finish(&batch).unwrap();
-            assert!(done(&batch).await);
-            assert!((0..4).all(|sample| batch.cell(sample, 0).unwrap().outcome.status == Status::Error));
-            assert!((0..4).all(|sample| (1..3).all(|f| batch.shown(sample, f).1 == Status::Ok)));
-            assert_eq!(groups(&batch).len(), 2);
-        }
-    });
-}
-
-#[test]
-fn a_total_timeout_counts_from_when_the_call_became_possible() {
-    paused(async {
-        let mut late = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
-        for one in &mut late {
-            one.policy.total_timeout = Some(Duration::from_secs(2));
-        }
-        let engine = engine(late.to_vec(), |ask| if ask.first == 1 || ask.function == 2 { 3.0 } else { 1.0 });
-        let batch = engine.open(2);
-        engine.add(&batch, Placement::InOrder(1));
-        sleep(10.0).await;
-        engine.add(&batch, Placement::InOrder(1));
-        sleep(10.0).await;
-        engine.scheduler.finish(&batch).unwrap();
-        sleep(1.9).await;
-        assert!(!batch.is_done());
-        assert!(done(&batch).await);
-        assert!(batch.elapsed_ns() < 22_100_000_000);
-        let status = |sample, function| batch.cell(sample, function).unwrap().outcome.status;
-        assert_eq!([status(0, 0), status(1, 0)], [Status::Ok, Status::Timeout]);
-        assert_eq!([status(0, 1), status(0, 2), status(1, 2)], [Status::Ok, Status::Timeout, Status::Timeout]);
-        assert_eq!(batch.note_of(1, 0).unwrap().reason, "total timeout");
-        assert_eq!(batch.ready_ns(1, 0) - batch.ready_ns(0, 0), 10_000_000_000);
-    });
+#[tokio::test(start_paused = true)]
+async fn a_total_timeout_counts_from_when_the_call_became_possible() {
+    let mut late = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
+    for one in &mut late {
+        one.policy.total_timeout = Some(Duration::from_secs(2));
+    }
+    let engine = engine(late.to_vec(), |ask| if ask.first == 1 || ask.function == 2 { 3.0 } else { 1.0 });
+    let batch = engine.open(2);
+    engine.add(&batch, Placement::InOrder(1));
+    sleep(10.0).await;
+    engine.add(&batch, Placement::InOrder(1));
+    sleep(10.0).await;
+    engine.finish(&batch).unwrap();
+    sleep(1.9).await;
+    assert!(!batch.is_done());
+    assert!(done(&batch).await);
+    assert!(batch.elapsed_ns() < 22_100_000_000);
+    let status = |sample, function| batch.cell(sample, function).unwrap().outcome.status;
+    assert_eq!([status(0, 0), status(1, 0)], [Status::Ok, Status::Timeout]);
+    assert_eq!([status(0, 1), status(0, 2), status(1, 2)], [Status::Ok, Status::Timeout, Status::Timeout]);
+    assert_eq!(batch.note_of(1, 0).unwrap().reason, "total timeout");
+    assert_eq!(batch.ready_ns(1, 0) - batch.ready_ns(0, 0), 10_000_000_000);
 }

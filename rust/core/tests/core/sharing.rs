@@ -4,16 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::clock::Clock;
+use guerdon_core::batch::BatchSpec;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Gather, Policy, RunIf, Shape};
-use guerdon_core::lane::Lane;
 use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::outcome_cache::{CachePolicy, KeptOutcome, OutcomeCache, OutcomeKey};
 use guerdon_core::payload::Payload;
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, failure, function, paused};
+use guerdon_testkit::{Act, Ask, Rig, Room, Script, done, failure, function, paused, returns, statuses};
 use proptest::prelude::*;
 
 /// Sample `n` has the value `n % kinds`.
@@ -46,15 +43,8 @@ fn pure(name: &str) -> Function {
     Function { pure: true, ..function(name, Shape::Sample) }
 }
 
-fn engine(
-    functions: Vec<Function>,
-    room: Room,
-    script: impl Fn(&Ask) -> Act + Send + Sync + 'static,
-) -> (Arc<Scheduler>, Arc<Log>) {
-    let lane = Arc::new(FakeLane::new(room, script));
-    let log = lane.log();
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane];
-    (Arc::new(Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, lanes)), log)
+fn engine(functions: Vec<Function>, room: Room, script: impl Script) -> Arc<Rig> {
+    Arc::new(Rig::new(room, functions, script))
 }
 
 fn wide() -> Room {
@@ -62,103 +52,85 @@ fn wide() -> Room {
 }
 
 fn after(seconds: f64, value: f64) -> Act {
-    Act::Return { after: Duration::from_secs_f64(seconds), cells: vec![Cell::Value(value)] }
-}
-
-fn status(batch: &Batch) -> Vec<Status> {
-    (0..batch.samples()).map(|sample| batch.cell(sample, 0).unwrap().outcome.status).collect()
+    returns(Duration::from_secs_f64(seconds), 1, value)
 }
 
 use Status::{Cancelled, Error, Ok as Scored, Timeout};
 
-#[test]
-fn a_panic_while_identities_are_made_ends_their_calls() {
-    paused(async {
-        let (engine, _) = engine(vec![pure("f")], wide(), |_| after(1.0, 1.0));
-        let batch = engine.submit(alike(1, 4, 0)).unwrap(); // panics: there are no kinds
-        assert!(done(&batch).await);
-        assert_eq!(status(&batch), [Error; 4]);
-        assert_eq!(batch.note_of(0, 0).unwrap().reason, "looking for identical calls panicked");
-    });
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_identities_are_made_ends_their_calls() {
+    let engine = engine(vec![pure("f")], wide(), |_: &Ask| after(1.0, 1.0));
+    let batch = engine.submit(alike(1, 4, 0)); // panics: there are no kinds
+    assert!(done(&batch).await);
+    assert_eq!(statuses(&batch, 0), [Error; 4]);
+    assert_eq!(batch.note_of(0, 0).unwrap().reason, "looking for identical calls panicked");
 }
 
-#[test]
-fn identical_calls_are_made_once_within_a_batch_and_between_batches() {
-    paused(async {
-        let (engine, log) = engine(vec![pure("f")], wide(), |ask| after(5.0, ask.first as f64));
-        let one = engine.submit(alike(2, 8, 4)).unwrap();
-        let other = engine.submit(alike(1, 4, 4)).unwrap();
-        assert!(done(&one).await && done(&other).await);
-        assert_eq!(log.calls().len(), 4);
-        assert_eq!((one.shared_of(0) + other.shared_of(0), one.shown(13, 0).0), (16, one.shown(1, 0).0));
-        assert_eq!(
-            (0..4).map(|sample| other.shown(sample, 0)).collect::<Vec<_>>(),
-            (0..4).map(|sample| one.shown(sample, 0)).collect::<Vec<_>>()
-        );
-        let third = engine.submit(alike(1, 4, 4)).unwrap();
-        assert!(done(&third).await);
-        assert_eq!(log.calls().len(), 8, "what has ended is not remembered");
-    });
+#[tokio::test(start_paused = true)]
+async fn identical_calls_are_made_once_within_a_batch_and_between_batches() {
+    let engine = engine(vec![pure("f")], wide(), |ask: &Ask| after(5.0, ask.first as f64));
+    let one = engine.submit(alike(2, 8, 4));
+    let other = engine.submit(alike(1, 4, 4));
+    assert!(done(&one).await && done(&other).await);
+    assert_eq!(engine.log().calls().len(), 4);
+    assert_eq!((one.shared_of(0) + other.shared_of(0), one.shown(13, 0).0), (16, one.shown(1, 0).0));
+    assert_eq!(
+        (0..4).map(|sample| other.shown(sample, 0)).collect::<Vec<_>>(),
+        (0..4).map(|sample| one.shown(sample, 0)).collect::<Vec<_>>()
+    );
+    engine.run(alike(1, 4, 4)).await;
+    assert_eq!(engine.log().calls().len(), 8, "what has ended is not remembered");
 }
 
-#[test]
-fn a_failure_after_all_retries_is_that_of_all_who_wait() {
-    paused(async {
-        let plain = pure("f");
-        let flaky = Function { policy: Policy { retries: 2, ..plain.policy }, ..plain };
-        let (engine, log) = engine(vec![flaky], wide(), |_| Act::Fail {
-            after: Duration::from_secs(1),
-            failure: failure(FailureKind::Error),
-        });
-        let batch = engine.submit(alike(1, 5, 1)).unwrap();
-        assert!(done(&batch).await);
-        assert_eq!((status(&batch), log.calls().len()), (vec![Error; 5], 3));
-        assert!((0..5).all(|sample| batch.note_of(sample, 0).is_some()));
+#[tokio::test(start_paused = true)]
+async fn a_failure_after_all_retries_is_that_of_all_who_wait() {
+    let plain = pure("f");
+    let flaky = Function { policy: Policy { retries: 2, ..plain.policy }, ..plain };
+    let engine = engine(vec![flaky], wide(), |_: &Ask| Act::Fail {
+        after: Duration::from_secs(1),
+        failure: failure(FailureKind::Error),
     });
+    let batch = engine.run(alike(1, 5, 1)).await;
+    assert_eq!((statuses(&batch, 0), engine.log().calls().len()), (vec![Error; 5], 3));
+    assert!((0..5).all(|sample| batch.note_of(sample, 0).is_some()));
 }
 
-#[test]
-fn waiting_sample_takes_over_a_cancelled_call() {
-    paused(async {
-        let (engine, log) = engine(vec![pure("f")], wide(), |_| after(5.0, 1.0));
-        let first = engine.submit(alike(1, 1, 1)).unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let second = engine.submit(alike(1, 3, 1)).unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        engine.cancel(&first, "stop");
-        assert!(done(&second).await);
-        assert_eq!((status(&first), status(&second)), (vec![Cancelled], vec![Scored; 3]));
-        assert_eq!(log.calls().len(), 2);
-        assert_eq!(second.elapsed_ns() / 1_000_000_000, 6);
-    });
+#[tokio::test(start_paused = true)]
+async fn waiting_sample_takes_over_a_cancelled_call() {
+    let engine = engine(vec![pure("f")], wide(), |_: &Ask| after(5.0, 1.0));
+    let first = engine.submit(alike(1, 1, 1));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = engine.submit(alike(1, 3, 1));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    engine.cancel(&first, "stop");
+    assert!(done(&second).await);
+    assert_eq!((statuses(&first, 0), statuses(&second, 0)), (vec![Cancelled], vec![Scored; 3]));
+    assert_eq!(engine.log().calls().len(), 2);
+    assert_eq!(second.elapsed_ns() / 1_000_000_000, 6);
 }
 
-#[test]
-fn waiting_samples_keep_their_own_bounds() {
-    paused(async {
-        let (engine, log) = engine(vec![pure("f")], wide(), |_| after(5.0, 1.0));
-        let first = engine.submit(alike(1, 1, 1)).unwrap();
-        let short = BatchSpec { batch_timeout_ns: Some(2_000_000_000), ..alike(1, 2, 1) };
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let second = engine.submit(short).unwrap();
-        assert!(done(&first).await && done(&second).await);
-        assert_eq!((status(&first), status(&second)), (vec![Scored], vec![Timeout; 2]));
-        assert_eq!((second.elapsed_ns() / 1_000_000_000, log.calls().len()), (2, 1));
-    });
+#[tokio::test(start_paused = true)]
+async fn waiting_samples_keep_their_own_bounds() {
+    let engine = engine(vec![pure("f")], wide(), |_: &Ask| after(5.0, 1.0));
+    let first = engine.submit(alike(1, 1, 1));
+    let short = BatchSpec { batch_timeout_ns: Some(2_000_000_000), ..alike(1, 2, 1) };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = engine.submit(short);
+    assert!(done(&first).await && done(&second).await);
+    assert_eq!((statuses(&first, 0), statuses(&second, 0)), (vec![Scored], vec![Timeout; 2]));
+    assert_eq!((second.elapsed_ns() / 1_000_000_000, engine.log().calls().len()), (2, 1));
 }
 
-#[test]
-fn a_leader_that_its_batch_timed_out_hands_over() {
-    paused(async {
-        let (engine, log) = engine(vec![pure("f")], wide(), |_| after(5.0, 1.0));
-        let short = BatchSpec { batch_timeout_ns: Some(2_000_000_000), ..alike(1, 2, 1) };
-        let first = engine.submit(short).unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let second = engine.submit(alike(1, 2, 1)).unwrap();
-        assert!(done(&first).await && done(&second).await);
-        assert_eq!((status(&first), status(&second)), (vec![Timeout; 2], vec![Scored; 2]));
-        assert_eq!(log.calls().len(), 2);
-    });
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_its_batch_timed_out_hands_over() {
+    let engine = engine(vec![pure("f")], wide(), |_: &Ask| after(5.0, 1.0));
+    let short = BatchSpec { batch_timeout_ns: Some(2_000_000_000), ..alike(1, 2, 1) };
+    let first = engine.submit(short);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = engine.submit(alike(1, 2, 1));
+    assert!(done(&first).await && done(&second).await);
+    assert_eq!((statuses(&first, 0), statuses(&second, 0)), (vec![Timeout; 2], vec![Scored; 2]));
+    assert_eq!(engine.log().calls().len(), 2);
 }
 
 /// Groups, their size, a wait before, a batch timeout, a cancellation, a quorum.
@@ -232,7 +204,7 @@ async fn run(plan: Plan) {
         shared.gather = Some(Gather { max_size, max_wait: Duration::from_millis(5), across: true });
     }
     let (places, frame_calls, at_once) = plan.room;
-    let (engine, _) = engine(
+    let engine = engine(
         vec![shared, function("source", Shape::Sample)],
         Room { places, frame_calls, at_once, ..Room::default() },
         script,
@@ -243,7 +215,7 @@ async fn run(plan: Plan) {
         let delivery = quorum.map_or_else(Delivery::default, |wanted| Delivery::quorum(wanted.min(size)));
         let spec =
             BatchSpec { batch_timeout_ns: budget_ms.map(|ms| ms * 1_000_000), delivery, ..alike(groups, size, kinds) };
-        let batch = engine.submit(spec).unwrap();
+        let batch = engine.submit(spec);
         if let Some(ms) = cancel_ms {
             let (engine, batch) = (engine.clone(), batch.clone());
             tokio::spawn(async move {
@@ -296,51 +268,43 @@ fn cached(store: &Arc<MemoryCache>, version: u8) -> Function {
     Function { cache: Some(CachePolicy { store: store.clone(), version: [version; 32] }), ..pure("f") }
 }
 
-#[test]
-fn outcomes_that_were_kept_need_no_call() {
-    paused(async {
-        let store = Arc::new(MemoryCache::default());
-        let (first, log) = engine(vec![cached(&store, 1)], wide(), |ask| after(5.0, ask.first as f64));
-        let batch = first.submit(alike(2, 8, 4)).unwrap();
-        assert!(done(&batch).await);
-        let again = first.submit(alike(2, 8, 4)).unwrap();
-        assert!(done(&again).await);
-        assert_eq!(log.calls().len(), 4);
-        assert_eq!((batch.cached_of(0), batch.shared_of(0)), (0, 12));
-        assert_eq!((again.cached_of(0), again.shared_of(0), again.elapsed_ns()), (4, 12, 0));
-        assert!((0..16).all(|sample| batch.shown(sample, 0) == again.shown(sample, 0)));
-        assert_eq!((0..4).map(|sample| again.cell(sample, 0).unwrap().attempts).collect::<Vec<_>>(), [0; 4]);
-        let counts = first.call_counts()[0];
-        assert_eq!((counts.shared, counts.hits, counts.misses), (24, 4, 4));
-        // Another engine of the same version, and one of another.
-        for (version, made) in [(1, 0), (2, 4)] {
-            let (engine, log) = engine(vec![cached(&store, version)], wide(), |_| after(1.0, 9.0));
-            let batch = engine.submit(alike(1, 4, 4)).unwrap();
-            assert!(done(&batch).await);
-            assert_eq!(log.calls().len(), made);
-        }
-        assert_eq!(store.asked.load(std::sync::atomic::Ordering::Relaxed), 16, "leaders alone look");
-    });
+#[tokio::test(start_paused = true)]
+async fn outcomes_that_were_kept_need_no_call() {
+    let store = Arc::new(MemoryCache::default());
+    let engine = engine(vec![cached(&store, 1)], wide(), |ask: &Ask| after(5.0, ask.first as f64));
+    let batch = engine.run(alike(2, 8, 4)).await;
+    let again = engine.run(alike(2, 8, 4)).await;
+    assert_eq!(engine.log().calls().len(), 4);
+    assert_eq!((batch.cached_of(0), batch.shared_of(0)), (0, 12));
+    assert_eq!((again.cached_of(0), again.shared_of(0), again.elapsed_ns()), (4, 12, 0));
+    assert!((0..16).all(|sample| batch.shown(sample, 0) == again.shown(sample, 0)));
+    assert_eq!((0..4).map(|sample| again.cell(sample, 0).unwrap().attempts).collect::<Vec<_>>(), [0; 4]);
+    let counts = engine.call_counts()[0];
+    assert_eq!((counts.shared, counts.hits, counts.misses), (24, 4, 4));
+    // Another engine of the same version, and one of another.
+    for (version, made) in [(1, 0), (2, 4)] {
+        let other = Rig::new(wide(), vec![cached(&store, version)], |_: &Ask| after(1.0, 9.0));
+        other.run(alike(1, 4, 4)).await;
+        assert_eq!(other.log().calls().len(), made);
+    }
+    assert_eq!(store.asked.load(std::sync::atomic::Ordering::Relaxed), 16, "leaders alone look");
 }
 
-#[test]
-fn failures_are_not_kept_and_abstentions_are() {
-    paused(async {
-        let store = Arc::new(MemoryCache::default());
-        let (engine, log) = engine(vec![cached(&store, 1)], wide(), |ask| match ask.first % 2 {
-            0 => Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) },
-            _ => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Abstained] },
-        });
-        for calls in [2, 3] {
-            let batch = engine.submit(alike(1, 4, 2)).unwrap();
-            assert!(done(&batch).await);
-            assert_eq!(status(&batch), [Error, Status::Abstained, Error, Status::Abstained]);
-            assert_eq!(log.calls().len(), calls);
-        }
-        let cancelled = engine.submit(alike(1, 1, 1)).unwrap();
-        engine.cancel(&cancelled, "stop");
-        assert_eq!((status(&cancelled), store.outcomes.lock().unwrap().len()), (vec![Cancelled], 1));
+#[tokio::test(start_paused = true)]
+async fn failures_are_not_kept_and_abstentions_are() {
+    let store = Arc::new(MemoryCache::default());
+    let engine = engine(vec![cached(&store, 1)], wide(), |ask: &Ask| match ask.first % 2 {
+        0 => Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) },
+        _ => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Abstained] },
     });
+    for calls in [2, 3] {
+        let batch = engine.run(alike(1, 4, 2)).await;
+        assert_eq!(statuses(&batch, 0), [Error, Status::Abstained, Error, Status::Abstained]);
+        assert_eq!(engine.log().calls().len(), calls);
+    }
+    let cancelled = engine.submit(alike(1, 1, 1));
+    engine.cancel(&cancelled, "stop");
+    assert_eq!((statuses(&cancelled, 0), store.outcomes.lock().unwrap().len()), (vec![Cancelled], 1));
 }
 
 proptest! {
@@ -355,12 +319,12 @@ proptest! {
     ) {
         paused(async move {
             let store = Arc::new(MemoryCache::default());
-            let (engine, _) = engine(vec![cached(&store, 1)], wide(), |ask| after(1.5, (ask.first % 4) as f64));
+            let engine = engine(vec![cached(&store, 1)], wide(), |ask: &Ask| after(1.5, (ask.first % 4) as f64));
             let mut all = Vec::new();
             for (wait, samples, _, cancel) in batches {
                 tokio::time::sleep(Duration::from_secs(wait)).await;
                 store.outcomes.lock().unwrap().retain(|key, _| key[0] % 4 != forgets);
-                let batch = engine.submit(alike(1, samples, 4)).unwrap();
+                let batch = engine.submit(alike(1, samples, 4));
                 if let Some(after) = cancel {
                     let (engine, batch) = (engine.clone(), batch.clone());
                     tokio::spawn(async move {

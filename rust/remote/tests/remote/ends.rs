@@ -8,24 +8,14 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
-use guerdon_core::outcome::{Cell, Status};
+use guerdon_core::outcome::Status;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_remote::{RemoteConfig, RemoteLane};
-use guerdon_testkit::{Act, Ask, done, function, paused};
+use guerdon_testkit::{done, function};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::rig::{DIGEST, NodeSpec, Rig};
-
-const MS: Duration = Duration::from_millis(1);
-
-fn one() -> Vec<Function> {
-    vec![function("f", Shape::Sample)]
-}
-
-fn takes(after: Duration) -> impl Fn(&Ask) -> Act + Send + Sync + 'static {
-    move |ask| Act::Return { after, cells: vec![Cell::Value(ask.first as f64); ask.samples] }
-}
+use crate::rig::{DIGEST, MS, NodeSpec, Rig, one, takes};
 
 /// A lane that counts how often it was closed.
 #[derive(Default)]
@@ -105,94 +95,81 @@ async fn nodes_that_come_beside_close_do_not_hold_it_up() {
 
 /// Fault: this process is stopped for longer than a node may say nothing
 /// Sees: nothing: no node counts as lost
-#[test]
-fn a_driver_that_was_stopped_takes_no_node_for_lost() {
-    paused(async {
-        let rig = Rig::new(one(), takes(5 * MS));
-        for name in ["a", "b", "c", "d"] {
-            rig.add(name, NodeSpec::new(2));
-        }
-        for number in 1..30 {
-            let batch = rig.submit(number, 100, 1);
-            tokio::time::sleep(20 * MS).await;
-            tokio::time::advance(Duration::from_secs(40)).await;
-            assert!(done(&batch).await);
-        }
-        assert_eq!(*rig.warnings.lock(), Vec::<String>::new());
-        rig.close().await;
-    });
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_was_stopped_takes_no_node_for_lost() {
+    let rig = Rig::new(one(), takes(5 * MS));
+    rig.add_all(&["a", "b", "c", "d"], NodeSpec::new(2));
+    for number in 1..30 {
+        let batch = rig.submit(number, 100, 1);
+        tokio::time::sleep(20 * MS).await;
+        tokio::time::advance(Duration::from_secs(40)).await;
+        assert!(done(&batch).await);
+    }
+    assert_eq!(*rig.warnings.lock(), Vec::<String>::new());
+    rig.close().await;
 }
 
-#[test]
-fn a_node_whose_session_panics_is_lost() {
-    paused(async {
-        let panic = |_: &str, _: &[u8]| std::panic::resume_unwind(Box::new("by test"));
-        let rig = Rig::with(one(), takes(5 * MS), |config| config.print = Arc::new(panic));
-        rig.add("a", NodeSpec::new(2));
-        rig.add("b", NodeSpec::new(2));
-        let batch = rig.submit(1, 100, 1);
-        tokio::time::sleep(20 * MS).await;
-        rig.print("a", b"line");
-        assert!(done(&batch).await);
-        assert!((0..100).all(|sample| batch.cell(sample, 0).unwrap().outcome.status == Status::Ok));
-        assert_eq!(rig.lane.nodes().iter().filter(|node| node.state.word() == "lost").count(), 1);
-        rig.close().await;
-    });
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_session_panics_is_lost() {
+    let panic = |_: &str, _: &[u8]| std::panic::resume_unwind(Box::new("by test"));
+    let rig = Rig::with(one(), takes(5 * MS), |config| config.print = Arc::new(panic));
+    rig.add_all(&["a", "b"], NodeSpec::new(2));
+    let batch = rig.submit(1, 100, 1);
+    tokio::time::sleep(20 * MS).await;
+    rig.print("a", b"line");
+    assert!(done(&batch).await);
+    assert!((0..100).all(|sample| batch.cell(sample, 0).unwrap().outcome.status == Status::Ok));
+    assert_eq!(rig.lane.nodes().iter().filter(|node| node.state.word() == "lost").count(), 1);
+    rig.close().await;
 }
 
 /// Fault: nodes with ever other names are lost
 /// Sees: 64 of them are remembered
-#[test]
-fn lost_nodes_are_remembered_up_to_a_bound() {
-    paused(async {
-        let rig = Rig::new(one(), takes(MS));
-        for number in 0..100 {
-            rig.add(&format!("n{number}"), NodeSpec::new(1));
-            tokio::time::sleep(5 * MS).await;
-            rig.kill(&format!("n{number}"), true);
-            tokio::time::sleep(5 * MS).await;
-        }
-        let nodes = rig.lane.nodes();
-        assert!(nodes.len() <= 66 && &*nodes.last().unwrap().name == "n99", "{}", nodes.len());
-        rig.close().await;
-    });
-}
-
-#[test]
-fn it_is_warned_again_when_all_nodes_are_lost_again() {
-    paused(async {
-        let rig = Rig::new(one(), takes(5 * MS));
-        for number in 1..3 {
-            rig.add("a", NodeSpec::new(1));
-            tokio::time::sleep(5 * MS).await;
-            let batch = rig.submit(number, 20, 1);
-            tokio::time::sleep(20 * MS).await;
-            rig.kill("a", false);
-            assert!(done(&batch).await);
-        }
-        let none_left = |warning: &&String| warning.contains("No node is left");
-        assert_eq!(rig.warnings.lock().iter().filter(none_left).count(), 2, "{:?}", rig.warnings.lock());
-        // The one engine of a host does not come again.
-        assert!(rig.warnings.lock().iter().all(|warning| !warning.contains("until one comes")));
-        rig.close().await;
-    });
-}
-
-#[test]
-fn a_function_with_one_worker_has_one_while_its_node_drains() {
-    paused(async {
-        let functions = vec![Function { pinned: true, ..function("f", Shape::Sample) }];
-        let rig = Rig::new(functions, takes(200 * MS));
-        rig.add("a", NodeSpec { frame_calls: 1, ..NodeSpec::new(2) });
+#[tokio::test(start_paused = true)]
+async fn lost_nodes_are_remembered_up_to_a_bound() {
+    let rig = Rig::new(one(), takes(MS));
+    for number in 0..100 {
+        rig.add(&format!("n{number}"), NodeSpec::new(1));
         tokio::time::sleep(5 * MS).await;
-        let batch = rig.submit(1, 10, 1);
+        rig.kill(&format!("n{number}"), true);
+        tokio::time::sleep(5 * MS).await;
+    }
+    let nodes = rig.lane.nodes();
+    assert!(nodes.len() <= 66 && &*nodes.last().unwrap().name == "n99", "{}", nodes.len());
+    rig.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_warned_again_when_all_nodes_are_lost_again() {
+    let rig = Rig::new(one(), takes(5 * MS));
+    for number in 1..3 {
+        rig.add("a", NodeSpec::new(1));
+        tokio::time::sleep(5 * MS).await;
+        let batch = rig.submit(number, 20, 1);
         tokio::time::sleep(20 * MS).await;
-        rig.add("b", NodeSpec::new(2));
-        assert!(rig.lane.drain("a"));
-        tokio::time::sleep(20 * MS).await;
-        assert_eq!((rig.frames_at("a"), rig.frames_at("b")), (1, 0));
+        rig.kill("a", false);
         assert!(done(&batch).await);
-        assert!(!rig.log_of("b").calls().is_empty());
-        rig.close().await;
-    });
+    }
+    let none_left = |warning: &&String| warning.contains("No node is left");
+    assert_eq!(rig.warnings.lock().iter().filter(none_left).count(), 2, "{:?}", rig.warnings.lock());
+    // The one engine of a host does not come again.
+    assert!(rig.warnings.lock().iter().all(|warning| !warning.contains("until one comes")));
+    rig.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_with_one_worker_has_one_while_its_node_drains() {
+    let functions = vec![Function { pinned: true, ..function("f", Shape::Sample) }];
+    let rig = Rig::new(functions, takes(200 * MS));
+    rig.add("a", NodeSpec { frame_calls: 1, ..NodeSpec::new(2) });
+    tokio::time::sleep(5 * MS).await;
+    let batch = rig.submit(1, 10, 1);
+    tokio::time::sleep(20 * MS).await;
+    rig.add("b", NodeSpec::new(2));
+    assert!(rig.lane.drain("a"));
+    tokio::time::sleep(20 * MS).await;
+    assert_eq!((rig.frames_at("a"), rig.frames_at("b")), (1, 0));
+    assert!(done(&batch).await);
+    assert!(!rig.log_of("b").calls().is_empty());
+    rig.close().await;
 }

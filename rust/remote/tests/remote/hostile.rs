@@ -4,7 +4,6 @@ use std::cell::Cell as Counter;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
-use std::time::Duration;
 
 use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
@@ -14,9 +13,7 @@ use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace};
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, function, paused};
 use proptest::prelude::*;
 
-use crate::rig::{DIGEST, NodeSpec, Rig};
-
-const MS: Duration = Duration::from_millis(1);
+use crate::rig::{DIGEST, MS, NodeSpec, Rig};
 
 fn answers(ask: &Ask) -> Act {
     Act::Return { after: MS, cells: vec![Cell::Value(ask.first as f64); ask.samples] }
@@ -226,30 +223,28 @@ fn a_frame_whose_values_are_damaged_fails_alone() {
     });
 }
 
-#[test]
-fn another_version_or_other_functions_are_refused_with_what_to_do() {
-    paused(async {
-        let rig = Rig::new(vec![function("f", Shape::Sample)], answers);
-        let link = rig.lane.add_node("old").unwrap();
-        let mut ready = vec![22, 0, 0, 0, 1, 9, 0, 4, 0, 0, 0];
-        ready.extend([0; 16]);
-        link.deliver(ready);
-        tokio::time::sleep(MS).await;
-        let warning = rig.warnings.lock()[0].clone();
-        assert!(warning.starts_with("Node 'old' can't be used: it speaks version 9"), "{warning}");
-        assert!(warning.contains("install the same version"), "{warning}");
+#[tokio::test(start_paused = true)]
+async fn another_version_or_other_functions_are_refused_with_what_to_do() {
+    let rig = Rig::new(vec![function("f", Shape::Sample)], answers);
+    let link = rig.lane.add_node("old").unwrap();
+    let mut ready = vec![22, 0, 0, 0, 1, 9, 0, 4, 0, 0, 0];
+    ready.extend([0; 16]);
+    link.deliver(ready);
+    tokio::time::sleep(MS).await;
+    let warning = rig.warnings.lock()[0].clone();
+    assert!(warning.starts_with("Node 'old' can't be used: it speaks version 9"), "{warning}");
+    assert!(warning.contains("install the same version"), "{warning}");
 
-        let lane = Arc::new(FakeLane::new(Room::default(), answers));
-        let config = AgentConfig { digest: [1; 32], slots: 1, stats: Box::new(AgentStats::default) };
-        let functions = vec![function("g", Shape::Sample)];
-        let agent = Agent::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane], config);
-        let (ours, theirs) = (rig.lane.add_node("other").unwrap(), agent.connect("driver"));
-        theirs.deliver(ours.next(Pace::AT_ONCE).await.unwrap());
-        ours.deliver(theirs.next(Pace::AT_ONCE).await.unwrap());
-        tokio::time::sleep(MS).await;
-        let warning = rig.warnings.lock()[1].clone();
-        assert_eq!(warning, "Node 'other' can't be used: its agent has other reward functions than this process.");
-        agent.close().await;
-        rig.close().await;
-    });
+    let lane = Arc::new(FakeLane::new(Room::default(), answers));
+    let config = AgentConfig { digest: [1; 32], slots: 1, stats: Box::new(AgentStats::default) };
+    let functions = vec![function("g", Shape::Sample)];
+    let agent = Agent::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane], config);
+    let (ours, theirs) = (rig.lane.add_node("other").unwrap(), agent.connect("driver"));
+    theirs.deliver(ours.next(Pace::AT_ONCE).await.unwrap());
+    ours.deliver(theirs.next(Pace::AT_ONCE).await.unwrap());
+    tokio::time::sleep(MS).await;
+    let warning = rig.warnings.lock()[1].clone();
+    assert_eq!(warning, "Node 'other' can't be used: its agent has other reward functions than this process.");
+    agent.close().await;
+    rig.close().await;
 }

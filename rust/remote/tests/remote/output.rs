@@ -7,7 +7,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::function::Shape;
 use guerdon_core::lane::Lane;
 use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, OutgoingBytes, Pace};
-use guerdon_testkit::{Act, Ask, FakeLane, Room, function, paused};
+use guerdon_testkit::{Act, Ask, FakeLane, Room, function};
 use tokio::runtime::Handle;
 
 use crate::rig::DIGEST;
@@ -38,38 +38,34 @@ fn line() -> Vec<u8> {
 
 /// Fault: a driver of an agent does not read what workers print
 /// Sees: about 1 MB is kept for it; the number of dropped lines is printed once it reads
-#[test]
-fn lines_for_a_driver_that_does_not_read_are_bounded_and_counted() {
-    paused(async {
-        let agent = agent();
-        let link = agent.connect("stopped");
-        (0..20_000).for_each(|_| agent.print(&line()));
-        let kept = waiting(&link);
-        assert!((1 << 20..(1 << 20) + 4096).contains(&kept.len()), "{}", kept.len());
-        let dropped = 20_000 - lines_in(&kept);
-        agent.print(b"after\n");
-        let text = String::from_utf8_lossy(&waiting(&link)).into_owned();
-        assert!(text.contains(&format!("[guerdon] {dropped} lines of output were dropped")), "{text}");
-        assert!(text.contains("after"), "{text}");
-        agent.print(b"again\n");
-        assert!(!String::from_utf8_lossy(&waiting(&link)).contains("dropped"), "it is reported once");
-        agent.close().await;
-    });
+#[tokio::test(start_paused = true)]
+async fn lines_for_a_driver_that_does_not_read_are_bounded_and_counted() {
+    let agent = agent();
+    let link = agent.connect("stopped");
+    (0..20_000).for_each(|_| agent.print(&line()));
+    let kept = waiting(&link);
+    assert!((1 << 20..(1 << 20) + 4096).contains(&kept.len()), "{}", kept.len());
+    let dropped = 20_000 - lines_in(&kept);
+    agent.print(b"after\n");
+    let text = String::from_utf8_lossy(&waiting(&link)).into_owned();
+    assert!(text.contains(&format!("[guerdon] {dropped} lines of output were dropped")), "{text}");
+    assert!(text.contains("after"), "{text}");
+    agent.print(b"again\n");
+    assert!(!String::from_utf8_lossy(&waiting(&link)).contains("dropped"), "it is reported once");
+    agent.close().await;
 }
 
-#[test]
-fn lines_go_to_the_next_driver_where_one_does_not_read() {
-    paused(async {
-        let agent = agent();
-        let (stopped, reading) = (agent.connect("stopped"), agent.connect("reading"));
-        let mut read = Vec::new();
-        for _ in 0..5000 {
-            agent.print(&line());
-            read.extend(waiting(&reading));
-        }
-        let text = waiting(&stopped);
-        assert_eq!(lines_in(&text) + lines_in(&read), 5000);
-        assert!(!read.windows(7).any(|window| window == b"dropped"));
-        agent.close().await;
-    });
+#[tokio::test(start_paused = true)]
+async fn lines_go_to_the_next_driver_where_one_does_not_read() {
+    let agent = agent();
+    let (stopped, reading) = (agent.connect("stopped"), agent.connect("reading"));
+    let mut read = Vec::new();
+    for _ in 0..5000 {
+        agent.print(&line());
+        read.extend(waiting(&reading));
+    }
+    let text = waiting(&stopped);
+    assert_eq!(lines_in(&text) + lines_in(&read), 5000);
+    assert!(!read.windows(7).any(|window| window == b"dropped"));
+    agent.close().await;
 }

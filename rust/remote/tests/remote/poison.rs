@@ -14,9 +14,7 @@ use proptest::prelude::*;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::rig::{NodeSpec, Rig};
-
-const MS: Duration = Duration::from_millis(1);
+use crate::rig::{MS, NodeSpec, Rig, one};
 
 /// What is to go wrong.
 #[derive(Clone, Debug)]
@@ -128,147 +126,130 @@ fn expect_exactly(plan: &Plan, batch: &Batch) {
 
 /// Fault: a sample kills the agent of each node that it comes to
 /// Sees: it is `crashed` after three nodes, which are named; no other sample is
-#[test]
-fn one_poison_and_it_alone_has_crashed() {
+#[tokio::test(start_paused = true)]
+async fn one_poison_and_it_alone_has_crashed() {
     for seed in seeds(40, 200) {
         let plan = Plan::new(seed, &[50 + seed as usize % 100]);
-        paused(async {
-            let (batch, lost) = run(&plan).await;
-            expect_exactly(&plan, &batch);
-            assert!(lost <= 4, "{lost} nodes were lost {plan:?}");
-        });
+        let (batch, lost) = run(&plan).await;
+        expect_exactly(&plan, &batch);
+        assert!(lost <= 4, "{lost} nodes were lost {plan:?}");
     }
 }
 
 /// Fault: a sample ends the agents whose threads or event loops run it (`node="any"`)
 /// Sees: it is `crashed` after four nodes at most, which are named; no other sample is
-#[test]
-fn one_poison_in_an_agent_and_it_alone_has_crashed() {
+#[tokio::test(start_paused = true)]
+async fn one_poison_in_an_agent_and_it_alone_has_crashed() {
     for seed in seeds(20, 60) {
         for runs_on in [RunsOn::Threads(4), RunsOn::Loop(16)] {
             let plan = Plan { runs_on, ..Plan::new(seed, &[50 + seed as usize % 100]) };
-            paused(async {
-                let (batch, lost) = run(&plan).await;
-                expect_exactly(&plan, &batch);
-                assert!(lost <= 4, "{lost} nodes were lost {plan:?}");
-            });
+            let (batch, lost) = run(&plan).await;
+            expect_exactly(&plan, &batch);
+            assert!(lost <= 4, "{lost} nodes were lost {plan:?}");
         }
     }
 }
 
-#[test]
-fn two_poisons_and_they_alone_have_crashed() {
+#[tokio::test(start_paused = true)]
+async fn two_poisons_and_they_alone_have_crashed() {
     for seed in seeds(30, 100) {
         let plan = Plan::new(seed, &[20, 21 + seed as usize]);
-        paused(async {
-            let (batch, lost) = run(&plan).await;
-            expect_exactly(&plan, &batch);
-            assert!(lost <= 8, "{lost} nodes were lost {plan:?}");
-        });
+        let (batch, lost) = run(&plan).await;
+        expect_exactly(&plan, &batch);
+        assert!(lost <= 8, "{lost} nodes were lost {plan:?}");
     }
 }
 
 /// Fault: nodes are lost twice under the same calls, for reasons of their own
 /// Sees: the calls are made elsewhere; none is `crashed`
-#[test]
-fn nobody_has_crashed_by_the_loss_of_two_nodes() {
+#[tokio::test(start_paused = true)]
+async fn nobody_has_crashed_by_the_loss_of_two_nodes() {
     for seed in seeds(30, 100) {
         let mut plan = Plan::new(seed, &[]);
         plan.longest = 60 * MS;
         plan.losses = vec![(20 * MS, 0), (20 * MS + seed as u32 * MS, 1)];
-        paused(async {
-            let (batch, lost) = run(&plan).await;
-            expect_exactly(&plan, &batch);
-            assert_eq!(lost, 2);
-        });
+        let (batch, lost) = run(&plan).await;
+        expect_exactly(&plan, &batch);
+        assert_eq!(lost, 2);
     }
 }
 
 /// Fault: a node is lost before it was heard of what it began, three times
 /// Sees: the call that it had is `crashed`, and names the nodes
-#[test]
-fn a_node_that_is_lost_before_it_says_what_it_began() {
-    paused(async {
-        let rig = Rig::new(vec![function("f", Shape::Sample)], |_: &Ask| Act::Hang);
-        rig.add("a", NodeSpec::new(1));
-        tokio::time::sleep(5 * MS).await;
-        let batch = rig.submit(1, 1, 1);
-        for (node, then) in [("a", "b"), ("b", "c"), ("c", "d")] {
-            rig.add(then, NodeSpec::new(1));
-            // The frame is there, and nothing of it comes back any more.
-            rig.stop(node);
-            tokio::time::sleep(20 * MS).await;
-            rig.kill(node, false);
-            tokio::time::sleep(20 * MS).await;
-        }
-        assert!(done(&batch).await);
-        let reason = batch.note_of(0, 0).unwrap().reason;
-        assert_eq!(reason, "node 'c' was lost under it: killed (before that on 'a', 'b')");
-        assert_eq!(batch.cell(0, 0).unwrap().outcome.status, Status::Crashed);
-        rig.close().await;
-    });
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_lost_before_it_says_what_it_began() {
+    let rig = Rig::new(one(), |_: &Ask| Act::Hang);
+    rig.add("a", NodeSpec::new(1));
+    tokio::time::sleep(5 * MS).await;
+    let batch = rig.submit(1, 1, 1);
+    for (node, then) in [("a", "b"), ("b", "c"), ("c", "d")] {
+        rig.add(then, NodeSpec::new(1));
+        // The frame is there, and nothing of it comes back any more.
+        rig.stop(node);
+        tokio::time::sleep(20 * MS).await;
+        rig.kill(node, false);
+        tokio::time::sleep(20 * MS).await;
+    }
+    assert!(done(&batch).await);
+    let reason = batch.note_of(0, 0).unwrap().reason;
+    assert_eq!(reason, "node 'c' was lost under it: killed (before that on 'a', 'b')");
+    assert_eq!(batch.cell(0, 0).unwrap().outcome.status, Status::Crashed);
+    rig.close().await;
 }
 
 /// Its worker dies once, after a node was lost under it: that is no second death. It goes back, and
 /// is counted where it ends.
-#[test]
-fn a_worker_that_dies_once_after_a_node_was_lost() {
-    paused(async {
-        let rig = Rig::new(vec![function("f", Shape::Sample)], |_: &Ask| Act::Return {
-            after: MS,
-            cells: vec![Cell::Value(1.0)],
-        });
-        let died = AtomicBool::new(false);
-        let _ = rig.overrides.set(Box::new(move |node, _| match node {
-            "a" => Some(Act::Hang),
-            _ => (!died.swap(true, Ordering::Relaxed)).then_some(Act::Crash { after: MS }),
-        }));
-        rig.add("a", NodeSpec::new(1));
-        tokio::time::sleep(5 * MS).await;
-        let batch = rig.submit(1, 1, 1);
-        tokio::time::sleep(20 * MS).await;
-        rig.add("b", NodeSpec::new(1));
-        rig.kill("a", false);
-        assert!(done(&batch).await);
-        assert_eq!(batch.cell(0, 0).unwrap().outcome.status, Status::Ok);
-        let b = rig.lane.nodes().into_iter().find(|node| &*node.name == "b").unwrap();
-        assert_eq!((b.ended, b.calls), (1, 0));
-        rig.close().await;
-    });
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_once_after_a_node_was_lost() {
+    let rig = Rig::new(one(), |_: &Ask| Act::Return { after: MS, cells: vec![Cell::Value(1.0)] });
+    let died = AtomicBool::new(false);
+    let _ = rig.overrides.set(Box::new(move |node, _| match node {
+        "a" => Some(Act::Hang),
+        _ => (!died.swap(true, Ordering::Relaxed)).then_some(Act::Crash { after: MS }),
+    }));
+    rig.add("a", NodeSpec::new(1));
+    tokio::time::sleep(5 * MS).await;
+    let batch = rig.submit(1, 1, 1);
+    tokio::time::sleep(20 * MS).await;
+    rig.add("b", NodeSpec::new(1));
+    rig.kill("a", false);
+    assert!(done(&batch).await);
+    assert_eq!(batch.cell(0, 0).unwrap().outcome.status, Status::Ok);
+    let b = rig.lane.nodes().into_iter().find(|node| &*node.name == "b").unwrap();
+    assert_eq!((b.ended, b.calls), (1, 0));
+    rig.close().await;
 }
 
-#[test]
-fn frames_waiting_for_their_own_node_go_with_their_batch() {
-    paused(async {
-        let rig = Rig::new(vec![function("f", Shape::Sample)], |_: &Ask| Act::Hang);
-        for name in ["a", "b"] {
-            rig.add(name, NodeSpec::new(4));
-            tokio::time::sleep(5 * MS).await;
-        }
-        let batch = rig.submit(1, 8, 1);
+#[tokio::test(start_paused = true)]
+async fn frames_waiting_for_their_own_node_go_with_their_batch() {
+    let rig = Rig::new(one(), |_: &Ask| Act::Hang);
+    for name in ["a", "b"] {
+        rig.add(name, NodeSpec::new(4));
+        tokio::time::sleep(5 * MS).await;
+    }
+    let batch = rig.submit(1, 8, 1);
+    tokio::time::sleep(20 * MS).await;
+    for name in ["a", "b"] {
+        rig.kill(name, false);
         tokio::time::sleep(20 * MS).await;
-        for name in ["a", "b"] {
-            rig.kill(name, false);
-            tokio::time::sleep(20 * MS).await;
-            rig.add(name, NodeSpec::new(4));
-            tokio::time::sleep(20 * MS).await;
-        }
-        rig.add("c", NodeSpec::new(4));
-        rig.kill("a", false);
-        rig.kill("b", false);
-        tokio::time::sleep(50 * MS).await;
-        // Each of the eight was lost twice at least: one is in hand, by itself, and others wait.
-        assert_eq!(rig.frames_at("c"), 1);
-        rig.scheduler.cancel(&batch, "stop");
-        assert!(batch.is_done());
-        tokio::time::sleep(200 * MS).await;
-        assert_eq!((rig.frames_at("c"), rig.lane.nodes().iter().map(|node| node.frames).sum::<usize>()), (0, 0));
-        let batch = rig.submit(2, 1, 1);
-        tokio::time::sleep(50 * MS).await;
-        assert_eq!(rig.frames_at("c"), 1, "it takes others again");
-        rig.scheduler.cancel(&batch, "stop");
-        rig.close().await;
-    });
+        rig.add(name, NodeSpec::new(4));
+        tokio::time::sleep(20 * MS).await;
+    }
+    rig.add("c", NodeSpec::new(4));
+    rig.kill("a", false);
+    rig.kill("b", false);
+    tokio::time::sleep(50 * MS).await;
+    // Each of the eight was lost twice at least: one is in hand, by itself, and others wait.
+    assert_eq!(rig.frames_at("c"), 1);
+    rig.scheduler.cancel(&batch, "stop");
+    assert!(batch.is_done());
+    tokio::time::sleep(200 * MS).await;
+    assert_eq!((rig.frames_at("c"), rig.lane.nodes().iter().map(|node| node.frames).sum::<usize>()), (0, 0));
+    let batch = rig.submit(2, 1, 1);
+    tokio::time::sleep(50 * MS).await;
+    assert_eq!(rig.frames_at("c"), 1, "it takes others again");
+    rig.scheduler.cancel(&batch, "stop");
+    rig.close().await;
 }
 
 prop_compose! {

@@ -7,17 +7,34 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::Function;
+use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
+use guerdon_core::outcome::{Cell, Status};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace, RemoteConfig, RemoteLane, RunsOn};
-use guerdon_testkit::{Act, Ask, FakeLane, Log, NumberedPayload, Room, Script};
+use guerdon_testkit::{Act, Ask, FakeLane, Log, NumberedPayload, Room, Script, done, function};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub const DIGEST: [u8; 32] = [7; 32];
+pub const MS: Duration = Duration::from_millis(1);
+
+pub fn one() -> Vec<Function> {
+    vec![function("f", Shape::Sample)]
+}
+
+/// Calls take so long, each; a cell is worth its sample.
+pub fn takes(after: Duration) -> impl Script {
+    move |ask: &Ask| Act::Return { after, cells: vec![Cell::Value(ask.first as f64); ask.samples] }
+}
+
+/// Waits for the end of a batch whose cells are those of `takes`.
+pub async fn all_ok(batch: &Arc<Batch>) {
+    assert!(done(batch).await, "the batch never ends");
+    assert!((0..batch.samples()).all(|sample| batch.shown(sample, 0) == (sample as f32, Status::Ok)));
+}
 
 /// How an agent is, and its way to the driver.
 #[derive(Clone, Copy, Debug)]
@@ -234,6 +251,11 @@ impl Rig {
         let agent = Arc::new(Agent::start(&Handle::current(), Clock::start(), functions.collect(), lanes, config));
         let node = self.link(name, spec, &agent, (&lane, &at_once));
         self.nodes.lock().insert(name.to_owned(), node);
+    }
+
+    /// Nodes come that are alike.
+    pub fn add_all(&self, names: &[&str], spec: NodeSpec) {
+        names.iter().for_each(|name| self.add(name, spec));
     }
 
     /// Messages are changed on their way.

@@ -55,51 +55,47 @@ fn poison_samples_cost_the_good_ones_nothing() {
     }
 }
 
-#[test]
-fn failures_at_random_cost_what_they_take() {
+#[tokio::test(start_paused = true)]
+async fn failures_at_random_cost_what_they_take() {
     for (seed, latency) in [(1, Some(SECOND)), (2, Some(SECOND)), (3, None)] {
-        paused(async {
-            let random = Mutex::new(fastrand::Rng::with_seed(seed));
-            // With its last attempt a sample is answered: chance alone would lose one in 150 runs.
-            let engine = Engine::start(judge(at_once(1024), 3), move |_, attempt| {
-                let mut random = random.lock().unwrap();
-                // Some fail fast, some as late as the others are answered; where no latency is
-                // given, it varies from a half to one and a half seconds.
-                let after = latency.unwrap_or_else(|| SECOND.mul_f64(0.5 + random.f64()));
-                match random.u32(0..1000) {
-                    _ if attempt == 4 => scored(after),
-                    0..10 => refused(5 * MS, BROKEN),
-                    10..20 => refused(after, BROKEN),
-                    _ => scored(after),
-                }
-            });
-            let samples = 40 * 1024;
-            let (lost, took) = ended(&engine.submit(samples)).await;
-            assert!(lost.is_empty(), "{lost:?}");
-            // As many attempts as are needed, 1024 at a time: 40.8 s; at the end each has its turn.
-            let ideal = SECOND.mul_f64(40.0 * 1.02);
-            assert!(took <= ideal.mul_f64(1.1), "{took:?}, not {ideal:?}");
+        let random = Mutex::new(fastrand::Rng::with_seed(seed));
+        // With its last attempt a sample is answered: chance alone would lose one in 150 runs.
+        let engine = Engine::start(judge(at_once(1024), 3), move |_, attempt| {
+            let mut random = random.lock().unwrap();
+            // Some fail fast, some as late as the others are answered; where no latency is
+            // given, it varies from a half to one and a half seconds.
+            let after = latency.unwrap_or_else(|| SECOND.mul_f64(0.5 + random.f64()));
+            match random.u32(0..1000) {
+                _ if attempt == 4 => scored(after),
+                0..10 => refused(5 * MS, BROKEN),
+                10..20 => refused(after, BROKEN),
+                _ => scored(after),
+            }
         });
+        let samples = 40 * 1024;
+        let (lost, took) = ended(&engine.submit(samples)).await;
+        assert!(lost.is_empty(), "{lost:?}");
+        // As many attempts as are needed, 1024 at a time: 40.8 s; at the end each has its turn.
+        let ideal = SECOND.mul_f64(40.0 * 1.02);
+        assert!(took <= ideal.mul_f64(1.1), "{took:?}, not {ideal:?}");
     }
 }
 
 /// A gateway answers 502 while the server behind it starts, or nothing listens: in the middle of a
 /// batch, and when all that is left of it is in flight.
-#[test]
-fn a_restart_costs_no_sample() {
+#[tokio::test(start_paused = true)]
+async fn a_restart_costs_no_sample() {
     for answer in [Answer::Unreachable, Answer::Status(502)] {
         for (samples, from) in [(1024, 5), (256, 0), (264, 1)] {
-            paused(async {
-                let begun = Instant::now();
-                let down = SECOND * from + 500 * MS..SECOND * (from + 60);
-                let engine = Engine::start(judge(at_once(128), 3), move |_, _| {
-                    if down.contains(&begun.elapsed()) { refused(5 * MS, answer) } else { scored(SECOND) }
-                });
-                let (lost, took) = ended(&engine.submit(samples)).await;
-                assert!(lost.is_empty(), "{lost:?} of {samples}, {answer:?}");
-                assert!(took < SECOND * 100, "{took:?}: it was away for a minute");
-                assert!(engine.sent().len() < samples + 2 * 128 + 60, "{} attempts", engine.sent().len());
+            let begun = Instant::now();
+            let down = SECOND * from + 500 * MS..SECOND * (from + 60);
+            let engine = Engine::start(judge(at_once(128), 3), move |_, _| {
+                if down.contains(&begun.elapsed()) { refused(5 * MS, answer) } else { scored(SECOND) }
             });
+            let (lost, took) = ended(&engine.submit(samples)).await;
+            assert!(lost.is_empty(), "{lost:?} of {samples}, {answer:?}");
+            assert!(took < SECOND * 100, "{took:?}: it was away for a minute");
+            assert!(engine.sent().len() < samples + 2 * 128 + 60, "{} attempts", engine.sent().len());
         }
     }
 }
@@ -125,16 +121,14 @@ fn fault(kind: usize) -> Response {
     }
 }
 
-#[test]
-fn a_batch_of_twenty_kinds_of_faults_ends_with_all_good_samples() {
-    paused(async {
-        let engine =
-            Engine::start(judge(at_once(32), 3), |sample, _| if sample < 20 { fault(sample) } else { scored(SECOND) });
-        let batch = engine.submit(256);
-        let (lost, took) = ended(&batch).await;
-        assert_eq!(lost, (0..20).collect::<Vec<usize>>());
-        // 236 at 32 at a time are eight seconds; 503 with `Retry-After` holds all of them up, and
-        // one hangs for 30 s.
-        assert!(took < SECOND * 20, "{took:?}");
-    });
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_twenty_kinds_of_faults_ends_with_all_good_samples() {
+    let engine =
+        Engine::start(judge(at_once(32), 3), |sample, _| if sample < 20 { fault(sample) } else { scored(SECOND) });
+    let batch = engine.submit(256);
+    let (lost, took) = ended(&batch).await;
+    assert_eq!(lost, (0..20).collect::<Vec<usize>>());
+    // 236 at 32 at a time are eight seconds; 503 with `Retry-After` holds all of them up, and
+    // one hangs for 30 s.
+    assert!(took < SECOND * 20, "{took:?}");
 }

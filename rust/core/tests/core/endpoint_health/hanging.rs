@@ -28,30 +28,26 @@ fn a_hung_endpoint_is_reported_within_three_timeouts() {
 }
 
 /// Ten thousand samples, four attempts, 30 s each, 256 at a time: 80 minutes of silence.
-#[test]
-fn a_batch_at_a_hung_endpoint_ends_in_minutes() {
-    paused(async {
-        let engine = Engine::start(judge(at_once(256), 3), |_, _| silent());
-        let begun = Instant::now();
-        let batch = engine.submit(10_000);
-        assert!(done(&batch).await);
-        assert!(begun.elapsed() < SECOND * 60 * 8, "{:?}", begun.elapsed());
-        let reason = batch.note_of(9_999, 0).unwrap().reason;
-        assert!(reason.contains("circuit breaker open") && reason.contains("; last error: "), "{reason}");
-    });
+#[tokio::test(start_paused = true)]
+async fn a_batch_at_a_hung_endpoint_ends_in_minutes() {
+    let engine = Engine::start(judge(at_once(256), 3), |_, _| silent());
+    let begun = Instant::now();
+    let batch = engine.submit(10_000);
+    assert!(done(&batch).await);
+    assert!(begun.elapsed() < SECOND * 60 * 8, "{:?}", begun.elapsed());
+    let reason = batch.note_of(9_999, 0).unwrap().reason;
+    assert!(reason.contains("circuit breaker open") && reason.contains("; last error: "), "{reason}");
 }
 
 /// Eight samples that the judge thinks about for ever, at the end of a batch: the endpoint is up.
-#[test]
-fn slow_samples_are_not_taken_for_a_hung_endpoint() {
-    paused(async {
-        let engine =
-            Engine::start(judge(at_once(64), 3), |sample, _| if sample >= 248 { silent() } else { scored(SECOND) });
-        let begun = Instant::now();
-        let batch = engine.submit(256);
-        let (lost, took) = ended(&batch).await;
-        assert_eq!(lost, (248..256).collect::<Vec<usize>>());
-        assert!(took < SECOND * 5 && begun.elapsed() < SECOND * 150, "{took:?}, {:?}", begun.elapsed());
-        assert_eq!(batch.cell(250, 0).unwrap().outcome.status, Status::Timeout, "four attempts of 30 s");
-    });
+#[tokio::test(start_paused = true)]
+async fn slow_samples_are_not_taken_for_a_hung_endpoint() {
+    let engine =
+        Engine::start(judge(at_once(64), 3), |sample, _| if sample >= 248 { silent() } else { scored(SECOND) });
+    let begun = Instant::now();
+    let batch = engine.submit(256);
+    let (lost, took) = ended(&batch).await;
+    assert_eq!(lost, (248..256).collect::<Vec<usize>>());
+    assert!(took < SECOND * 5 && begun.elapsed() < SECOND * 150, "{took:?}, {:?}", begun.elapsed());
+    assert_eq!(batch.cell(250, 0).unwrap().outcome.status, Status::Timeout, "four attempts of 30 s");
 }

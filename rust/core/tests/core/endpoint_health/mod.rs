@@ -3,6 +3,6 @@
 mod days;
 mod faults;
 mod hanging;
-mod rig;
+pub mod rig;
 mod sharing;
 mod throttling;

@@ -80,30 +80,26 @@ fn engines_that_are_more_than_the_places_take_turns() {
 }
 
 /// Who waits and goes away, cancelled or killed, holds nobody up.
-#[test]
-fn a_waiter_that_is_gone_blocks_nobody() {
-    paused(async {
-        let key = Key::new();
-        let endpoint = Arc::new(|_: usize, _: u16| scored(SECOND));
-        let engine = || Engine::of(limited(key.limit(at_once(8)), 3), endpoint.clone());
-        let (one, two) = (engine(), engine());
-        let batch = one.submit(80);
-        tokio::time::sleep(50 * MS).await;
-        let gone = two.submit(100);
-        tokio::time::sleep(100 * MS).await; // it waits
-        two.scheduler.cancel(&gone, "it goes");
-        let (lost, took) = ended(&batch).await;
-        assert!(lost.is_empty() && took < SECOND * 12, "{took:?} for ten seconds' worth");
-    });
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_gone_blocks_nobody() {
+    let key = Key::new();
+    let endpoint = Arc::new(|_: usize, _: u16| scored(SECOND));
+    let engine = || Engine::of(limited(key.limit(at_once(8)), 3), endpoint.clone());
+    let (one, two) = (engine(), engine());
+    let batch = one.submit(80);
+    tokio::time::sleep(50 * MS).await;
+    let gone = two.submit(100);
+    tokio::time::sleep(100 * MS).await; // it waits
+    two.scheduler.cancel(&gone, "it goes");
+    let (lost, took) = ended(&batch).await;
+    assert!(lost.is_empty() && took < SECOND * 12, "{took:?} for ten seconds' worth");
 }
 
 /// Alone, it has all of a limit.
-#[test]
-fn one_engine_alone_yields_to_nobody() {
-    paused(async {
-        let key = Key::new();
-        let engine = Engine::start(limited(key.limit(at_once(8)), 3), |_, _| scored(SECOND));
-        let (lost, took) = ended(&engine.submit(80)).await;
-        assert!(lost.is_empty() && took <= SECOND * 10 + 200 * MS, "{took:?}");
-    });
+#[tokio::test(start_paused = true)]
+async fn one_engine_alone_yields_to_nobody() {
+    let key = Key::new();
+    let engine = Engine::start(limited(key.limit(at_once(8)), 3), |_, _| scored(SECOND));
+    let (lost, took) = ended(&engine.submit(80)).await;
+    assert!(lost.is_empty() && took <= SECOND * 10 + 200 * MS, "{took:?}");
 }

@@ -81,21 +81,19 @@ fn sixty_a_minute_without_retry_after_scores_all_in_the_time_that_it_allows() {
 }
 
 /// What is deferred keeps its retries, and what failed its deferrals.
-#[test]
-fn deferrals_and_retries_are_counted_apart() {
-    paused(async {
-        // Seven times too many requests, then three failures, then an answer.
-        let engine = Engine::start(judge(at_once(4), 3), |_, attempt| match attempt {
-            1..=7 => refused(MS, LATER),
-            8..=10 => refused(MS, Answer::Status(500)),
-            _ => scored(MS),
-        });
-        let batch = engine.submit(1);
-        let (lost, _) = ended(&batch).await;
-        assert!(lost.is_empty(), "{:?}", batch.note_of(0, 0));
-        assert_eq!(batch.cell(0, 0).unwrap().attempts, 11);
-        assert_eq!([batch.retries_of(0), batch.deferrals_of(0), batch.excused_of(0)], [3, 7, 0]);
+#[tokio::test(start_paused = true)]
+async fn deferrals_and_retries_are_counted_apart() {
+    // Seven times too many requests, then three failures, then an answer.
+    let engine = Engine::start(judge(at_once(4), 3), |_, attempt| match attempt {
+        1..=7 => refused(MS, LATER),
+        8..=10 => refused(MS, Answer::Status(500)),
+        _ => scored(MS),
     });
+    let batch = engine.submit(1);
+    let (lost, _) = ended(&batch).await;
+    assert!(lost.is_empty(), "{:?}", batch.note_of(0, 0));
+    assert_eq!(batch.cell(0, 0).unwrap().attempts, 11);
+    assert_eq!([batch.retries_of(0), batch.deferrals_of(0), batch.excused_of(0)], [3, 7, 0]);
 }
 
 /// A refusal that says when to come again.
@@ -151,62 +149,56 @@ fn refusals_of_single_samples_hold_up_no_others_for_long() {
 }
 
 /// A server that refuses everything for a while gets some requests a second, and then all.
-#[test]
-fn a_server_that_refuses_everything_is_left_in_peace_until_it_answers() {
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_everything_is_left_in_peace_until_it_answers() {
     for seed in seeds(2, 8) {
         fastrand::seed(seed);
-        paused(async {
-            let begun = Instant::now();
-            let engine = Engine::start(judge(at_once(32), 4), move |_, _| {
-                if begun.elapsed() < SECOND * 20 { later(200 * MS) } else { scored(50 * MS) }
-            });
-            let (lost, took) = ended(&engine.submit(512)).await;
-            assert!(lost.is_empty(), "seed {seed}: {lost:?}");
-            let early = engine.sent().iter().filter(|sent| **sent - begun < SECOND * 20).count();
-            assert!(early <= 32 + 40, "{early} requests in 20 s, seed {seed}");
-            assert!(took <= SECOND * 40, "{took:?}, seed {seed}");
+        let begun = Instant::now();
+        let engine = Engine::start(judge(at_once(32), 4), move |_, _| {
+            if begun.elapsed() < SECOND * 20 { later(200 * MS) } else { scored(50 * MS) }
         });
+        let (lost, took) = ended(&engine.submit(512)).await;
+        assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+        let early = engine.sent().iter().filter(|sent| **sent - begun < SECOND * 20).count();
+        assert!(early <= 32 + 40, "{early} requests in 20 s, seed {seed}");
+        assert!(took <= SECOND * 40, "{took:?}, seed {seed}");
     }
 }
 
 /// Some of all requests are refused at random, whichever samples they are of. Where that is every
 /// second one, none is lost, but each pause is believed.
-#[test]
-fn a_server_that_refuses_some_requests_at_random_scores_all() {
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_some_requests_at_random_scores_all() {
     for (share, most) in [(0.05, 3), (0.2, 8), (0.5, 600)] {
         for seed in seeds(2, 8) {
             fastrand::seed(seed);
-            paused(async {
-                let engine = Engine::start(judge(at_once(32), 4), move |_, _| {
-                    if fastrand::f64() < share { later(200 * MS) } else { scored(50 * MS) }
-                });
-                let (lost, took) = ended(&engine.submit(640)).await;
-                assert!(lost.is_empty(), "seed {seed}: {lost:?}");
-                assert!(took <= SECOND * most, "{took:?}, {share} refused, seed {seed}");
+            let engine = Engine::start(judge(at_once(32), 4), move |_, _| {
+                if fastrand::f64() < share { later(200 * MS) } else { scored(50 * MS) }
             });
+            let (lost, took) = ended(&engine.submit(640)).await;
+            assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+            assert!(took <= SECOND * most, "{took:?}, {share} refused, seed {seed}");
         }
     }
 }
 
-#[test]
-fn a_long_retry_after_is_capped_and_reported() {
-    paused(async {
-        let engine = Engine::start(judge(at_once(4), 3), |sample, attempt| match (sample, attempt) {
-            (0, 1) => {
-                let (after, failed) = refused(MS, LATER);
-                let retry_after = Some(MINUTE * 60);
-                (after, failed.map_err(|failed| Failure { retry_after, ..failed }))
-            }
-            _ => scored(MS),
-        });
-        let batch = engine.submit(8);
-        let (lost, took) = ended(&batch).await;
-        assert!(lost.is_empty());
-        // Others are answered: it is one sample that waits.
-        assert!(took < MINUTE * 5, "{took:?}");
-        let started = |sample: usize| batch.cell(sample, 0).unwrap().outcome.times.started_ns - batch.submitted_ns();
-        assert!((1..8).all(|sample| started(sample) < 1_000_000_000));
-        let warnings: Vec<LimitWarning> = engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect();
-        assert_eq!(warnings, [LimitWarning::LongRetryAfter(MINUTE * 60)], "once");
+#[tokio::test(start_paused = true)]
+async fn a_long_retry_after_is_capped_and_reported() {
+    let engine = Engine::start(judge(at_once(4), 3), |sample, attempt| match (sample, attempt) {
+        (0, 1) => {
+            let (after, failed) = refused(MS, LATER);
+            let retry_after = Some(MINUTE * 60);
+            (after, failed.map_err(|failed| Failure { retry_after, ..failed }))
+        }
+        _ => scored(MS),
     });
+    let batch = engine.submit(8);
+    let (lost, took) = ended(&batch).await;
+    assert!(lost.is_empty());
+    // Others are answered: it is one sample that waits.
+    assert!(took < MINUTE * 5, "{took:?}");
+    let started = |sample: usize| batch.cell(sample, 0).unwrap().outcome.times.started_ns - batch.submitted_ns();
+    assert!((1..8).all(|sample| started(sample) < 1_000_000_000));
+    let warnings: Vec<LimitWarning> = engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect();
+    assert_eq!(warnings, [LimitWarning::LongRetryAfter(MINUTE * 60)], "once");
 }

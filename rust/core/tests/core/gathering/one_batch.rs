@@ -15,200 +15,182 @@ fn statuses(batch: &Batch) -> Vec<Option<Status>> {
     (0..batch.samples()).map(|sample| batch.cell(sample, 0).map(|cell| cell.outcome.status)).collect()
 }
 
-#[test]
-fn calls_have_what_stands_in_line_up_to_the_most() {
-    paused(async {
-        let (engine, lane) = gathering(4, |_| {});
-        let batch = engine.submit(spec(5, 2)).unwrap();
-        for wanted in [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]] {
-            let (mut frame, samples) = lane.call();
-            assert_eq!(samples, wanted);
+#[tokio::test(start_paused = true)]
+async fn calls_have_what_stands_in_line_up_to_the_most() {
+    let (engine, lane) = gathering(4, |_| {});
+    let batch = engine.submit(spec(5, 2)).unwrap();
+    for wanted in [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]] {
+        let (mut frame, samples) = lane.call();
+        assert_eq!(samples, wanted);
+        give(&mut frame, &samples);
+    }
+    assert!(batch.is_done());
+    assert!((0..10).all(|sample| batch.shown(sample, 0) == (sample as f32, Status::Ok)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_call_has_one_value_for_each_sample_or_fails() {
+    let (engine, lane) = gathering(2, |_| {});
+    let batch = engine.submit(spec(1, 2)).unwrap();
+    let (mut frame, _) = lane.call();
+    frame.complete_many(0, vec![Cell::Value(1.0)], RAN);
+    drop(frame);
+    for wanted in 0..2 {
+        let (mut frame, samples) = lane.call();
+        assert_eq!(samples, [wanted]);
+        frame.complete(0, if wanted == 0 { Cell::Value(7.0) } else { Cell::Value(f64::NAN) }, RAN);
+    }
+    assert_eq!(statuses(&batch), [Some(Status::Ok), Some(Status::Error)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_more_only_while_more_can_come() {
+    let (engine, lane) = gathering(4, |_| {});
+    let batch = open(&engine, None);
+    add(&engine, &batch, 3);
+    sleep(WAIT / 2).await;
+    assert!(lane.take().is_none());
+    add(&engine, &batch, 2);
+    let (mut frame, samples) = lane.call();
+    assert_eq!(samples, [0, 1, 2, 3], "it is full");
+    give(&mut frame, &samples);
+    drop(frame);
+    sleep(WAIT / 2).await;
+    assert!(lane.take().is_none());
+    sleep(WAIT / 2 + Duration::from_millis(2)).await;
+    let (mut frame, samples) = lane.call();
+    assert_eq!(samples, [4], "it has waited");
+    give(&mut frame, &samples);
+    drop(frame);
+    add(&engine, &batch, 1);
+    assert!(lane.take().is_none());
+    engine.finish(&batch).unwrap();
+    assert_eq!(lane.call().1, [5], "no more can come");
+    engine.cancel(&batch, "enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_without_room_brings_no_more() {
+    let (engine, lane) = gathering(16, |_| {});
+    let batch = open(&engine, Some(4));
+    add(&engine, &batch, 2);
+    assert!(lane.take().is_none());
+    add(&engine, &batch, 2);
+    assert_eq!(lane.call().1, [0, 1, 2, 3]);
+    engine.cancel(&batch, "enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_stays_by_itself_however_it_comes_back() {
+    let (engine, lane) = gathering(4, |_| {});
+    let batch = engine.submit(spec(8, 1)).unwrap();
+    let (mut frame, _) = lane.call();
+    frame.fail(0, failure(FailureKind::Error), RAN);
+    drop(frame);
+    let (mut frame, samples) = lane.call();
+    assert_eq!(samples, [0, 1]);
+    frame.give_back(0..1);
+    drop(frame);
+    let (frame, samples) = lane.call();
+    assert_eq!(samples, [0, 1]);
+    drop(frame); // lost
+    let (mut frame, samples) = lane.call();
+    give(&mut frame, &samples);
+    drop(frame);
+    for wanted in [vec![2, 3], vec![4, 5, 6, 7]] {
+        let (mut frame, samples) = lane.call();
+        assert_eq!(samples, wanted);
+        give(&mut frame, &samples);
+    }
+    assert!(batch.is_done() && statuses(&batch).iter().all(|status| *status == Some(Status::Ok)));
+    assert_eq!(batch.retries_of(0), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_are_of_the_sample_that_is_alone() {
+    let (engine, lane) = gathering(2, |policy| policy.retries = 1);
+    let batch = engine.submit(spec(1, 2)).unwrap();
+    let mut calls = Vec::new();
+    for _ in 0..100 {
+        let Some(mut frame) = lane.take() else {
+            sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let samples: Vec<usize> = frame.samples(0).collect();
+        calls.push(samples.clone());
+        if samples.contains(&1) {
+            frame.fail(0, failure(FailureKind::Error), RAN);
+        } else {
             give(&mut frame, &samples);
         }
-        assert!(batch.is_done());
-        assert!((0..10).all(|sample| batch.shown(sample, 0) == (sample as f32, Status::Ok)));
-    });
+    }
+    assert_eq!(calls, [vec![0, 1], vec![0], vec![1], vec![1]]);
+    assert_eq!((statuses(&batch), batch.retries_of(0)), (vec![Some(Status::Ok), Some(Status::Error)], 1));
 }
 
-#[test]
-fn one_call_has_one_value_for_each_sample_or_fails() {
-    paused(async {
-        let (engine, lane) = gathering(2, |_| {});
-        let batch = engine.submit(spec(1, 2)).unwrap();
-        let (mut frame, _) = lane.call();
-        frame.complete_many(0, vec![Cell::Value(1.0)], RAN);
-        drop(frame);
-        for wanted in 0..2 {
-            let (mut frame, samples) = lane.call();
-            assert_eq!(samples, [wanted]);
-            frame.complete(0, if wanted == 0 { Cell::Value(7.0) } else { Cell::Value(f64::NAN) }, RAN);
-        }
-        assert_eq!(statuses(&batch), [Some(Status::Ok), Some(Status::Error)]);
-    });
-}
-
-#[test]
-fn a_call_waits_for_more_only_while_more_can_come() {
-    paused(async {
+#[tokio::test(start_paused = true)]
+async fn endpoint_failures_do_not_split_gathered_calls() {
+    for (status, calls) in [(429, 2), (401, 1), (500, 7)] {
         let (engine, lane) = gathering(4, |_| {});
-        let batch = open(&engine, None);
-        add(&engine, &batch, 3);
-        sleep(WAIT / 2).await;
-        assert!(lane.take().is_none());
-        add(&engine, &batch, 2);
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [0, 1, 2, 3], "it is full");
-        give(&mut frame, &samples);
-        drop(frame);
-        sleep(WAIT / 2).await;
-        assert!(lane.take().is_none());
-        sleep(WAIT / 2 + Duration::from_millis(2)).await;
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [4], "it has waited");
-        give(&mut frame, &samples);
-        drop(frame);
-        add(&engine, &batch, 1);
-        assert!(lane.take().is_none());
-        engine.finish(&batch).unwrap();
-        assert_eq!(lane.call().1, [5], "no more can come");
-        engine.cancel(&batch, "enough");
-    });
-}
-
-#[test]
-fn a_batch_without_room_brings_no_more() {
-    paused(async {
-        let (engine, lane) = gathering(16, |_| {});
-        let batch = open(&engine, Some(4));
-        add(&engine, &batch, 2);
-        assert!(lane.take().is_none());
-        add(&engine, &batch, 2);
-        assert_eq!(lane.call().1, [0, 1, 2, 3]);
-        engine.cancel(&batch, "enough");
-    });
-}
-
-#[test]
-fn a_part_stays_by_itself_however_it_comes_back() {
-    paused(async {
-        let (engine, lane) = gathering(4, |_| {});
-        let batch = engine.submit(spec(8, 1)).unwrap();
-        let (mut frame, _) = lane.call();
-        frame.fail(0, failure(FailureKind::Error), RAN);
-        drop(frame);
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [0, 1]);
-        frame.give_back(0..1);
-        drop(frame);
-        let (frame, samples) = lane.call();
-        assert_eq!(samples, [0, 1]);
-        drop(frame); // lost
-        let (mut frame, samples) = lane.call();
-        give(&mut frame, &samples);
-        drop(frame);
-        for wanted in [vec![2, 3], vec![4, 5, 6, 7]] {
-            let (mut frame, samples) = lane.call();
-            assert_eq!(samples, wanted);
-            give(&mut frame, &samples);
-        }
-        assert!(batch.is_done() && statuses(&batch).iter().all(|status| *status == Some(Status::Ok)));
-        assert_eq!(batch.retries_of(0), 0);
-    });
-}
-
-#[test]
-fn retries_are_of_the_sample_that_is_alone() {
-    paused(async {
-        let (engine, lane) = gathering(2, |policy| policy.retries = 1);
-        let batch = engine.submit(spec(1, 2)).unwrap();
-        let mut calls = Vec::new();
+        let batch = engine.submit(spec(4, 1)).unwrap();
+        let mut seen = 0;
         for _ in 0..100 {
             let Some(mut frame) = lane.take() else {
                 sleep(Duration::from_millis(20)).await;
                 continue;
             };
             let samples: Vec<usize> = frame.samples(0).collect();
-            calls.push(samples.clone());
-            if samples.contains(&1) {
-                frame.fail(0, failure(FailureKind::Error), RAN);
-            } else {
+            seen += 1;
+            if status == 429 && seen == 2 {
+                assert_eq!(samples, [0, 1, 2, 3]);
                 give(&mut frame, &samples);
+            } else {
+                let answer = Some(Answer::Status(status));
+                frame.fail(0, Failure { answer, ..failure(FailureKind::Error) }, RAN);
             }
         }
-        assert_eq!(calls, [vec![0, 1], vec![0], vec![1], vec![1]]);
-        assert_eq!((statuses(&batch), batch.retries_of(0)), (vec![Some(Status::Ok), Some(Status::Error)], 1));
-    });
+        let wanted = if status == 429 { Status::Ok } else { Status::Error };
+        assert_eq!((statuses(&batch), seen), (vec![Some(wanted); 4], calls), "{status}");
+    }
 }
 
-#[test]
-fn endpoint_failures_do_not_split_gathered_calls() {
-    paused(async {
-        for (status, calls) in [(429, 2), (401, 1), (500, 7)] {
-            let (engine, lane) = gathering(4, |_| {});
-            let batch = engine.submit(spec(4, 1)).unwrap();
-            let mut seen = 0;
-            for _ in 0..100 {
-                let Some(mut frame) = lane.take() else {
-                    sleep(Duration::from_millis(20)).await;
-                    continue;
-                };
-                let samples: Vec<usize> = frame.samples(0).collect();
-                seen += 1;
-                if status == 429 && seen == 2 {
-                    assert_eq!(samples, [0, 1, 2, 3]);
-                    give(&mut frame, &samples);
-                } else {
-                    let answer = Some(Answer::Status(status));
-                    frame.fail(0, Failure { answer, ..failure(FailureKind::Error) }, RAN);
-                }
-            }
-            let wanted = if status == 429 { Status::Ok } else { Status::Error };
-            assert_eq!((statuses(&batch), seen), (vec![Some(wanted); 4], calls), "{status}");
-        }
-    });
+#[tokio::test(start_paused = true)]
+async fn calls_ended_meanwhile_are_left_out_of_the_parts() {
+    let (engine, lane) = gathering(8, |_| {});
+    let delivery = Delivery::quorum(1);
+    let batch = engine.submit(BatchSpec { delivery, ..spec(2, 2) }).unwrap();
+    let other = engine.submit(spec(1, 1)).unwrap();
+    let (mut frame, samples) = lane.call();
+    assert_eq!(samples, [0, 1, 2, 3]);
+    frame.fail(0, failure(FailureKind::Timeout), RAN);
+    drop(frame);
+    let (mut frame, samples) = lane.call();
+    assert_eq!(samples, [0, 1]);
+    give(&mut frame, &samples);
+    drop(frame);
+    let (mut frame, samples) = lane.call();
+    assert_eq!(samples, [2, 3]);
+    frame.fail(0, failure(FailureKind::Timeout), RAN);
+    drop(frame);
+    let (mut frame, _) = lane.call();
+    frame.complete(0, Cell::Value(2.0), RAN); // cuts its group: there is no call of 3 alone
+    drop(frame);
+    assert!(batch.is_done());
+    assert_eq!(batch.shown(3, 0).1, Status::Cancelled);
+    assert_eq!(lane.call().0.batch().id(), other.id());
+    engine.cancel(&other, "enough");
 }
 
-#[test]
-fn calls_ended_meanwhile_are_left_out_of_the_parts() {
-    paused(async {
-        let (engine, lane) = gathering(8, |_| {});
-        let delivery = Delivery::quorum(1);
-        let batch = engine.submit(BatchSpec { delivery, ..spec(2, 2) }).unwrap();
-        let other = engine.submit(spec(1, 1)).unwrap();
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [0, 1, 2, 3]);
-        frame.fail(0, failure(FailureKind::Timeout), RAN);
-        drop(frame);
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [0, 1]);
-        give(&mut frame, &samples);
-        drop(frame);
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [2, 3]);
-        frame.fail(0, failure(FailureKind::Timeout), RAN);
-        drop(frame);
-        let (mut frame, _) = lane.call();
-        frame.complete(0, Cell::Value(2.0), RAN); // cuts its group: there is no call of 3 alone
-        drop(frame);
-        assert!(batch.is_done());
-        assert_eq!(batch.shown(3, 0).1, Status::Cancelled);
-        assert_eq!(lane.call().0.batch().id(), other.id());
-        engine.cancel(&other, "enough");
-    });
-}
-
-#[test]
-fn a_total_timeout_ends_the_splitting() {
-    paused(async {
-        let (engine, lane) = gathering(4, |policy| policy.total_timeout = Some(Duration::from_secs(1)));
-        let batch = engine.submit(spec(4, 1)).unwrap();
-        let (mut frame, _) = lane.call();
-        frame.fail(0, failure(FailureKind::Timeout), RAN);
-        drop(frame);
-        sleep(Duration::from_secs(2)).await;
-        assert!(batch.is_done());
-        assert_eq!(statuses(&batch), [Some(Status::Timeout); 4]);
-    });
+#[tokio::test(start_paused = true)]
+async fn a_total_timeout_ends_the_splitting() {
+    let (engine, lane) = gathering(4, |policy| policy.total_timeout = Some(Duration::from_secs(1)));
+    let batch = engine.submit(spec(4, 1)).unwrap();
+    let (mut frame, _) = lane.call();
+    frame.fail(0, failure(FailureKind::Timeout), RAN);
+    drop(frame);
+    sleep(Duration::from_secs(2)).await;
+    assert!(batch.is_done());
+    assert_eq!(statuses(&batch), [Some(Status::Timeout); 4]);
 }
 
 proptest! {
@@ -256,33 +238,29 @@ proptest! {
     }
 }
 
-#[test]
-fn timings_count_calls_not_their_samples() {
-    paused(async {
-        let (engine, lane) = gathering(4, |_| {});
-        let batch = engine.submit(spec(5, 2)).unwrap();
-        for run_ns in [1_000, 1_000, 10] {
-            let (mut frame, samples) = lane.call();
-            let cells = samples.iter().map(|sample| Cell::Value(*sample as f64)).collect();
-            frame.complete_many(0, cells, Times { started_ns: 7, run_ns });
-        }
-        assert!(batch.is_done());
-        let timings = Timings::of(&batch, 0);
-        assert_eq!((timings.run_total, timings.run_max, timings.run_p50), (2_010, 1_000, 1_000));
-    });
+#[tokio::test(start_paused = true)]
+async fn timings_count_calls_not_their_samples() {
+    let (engine, lane) = gathering(4, |_| {});
+    let batch = engine.submit(spec(5, 2)).unwrap();
+    for run_ns in [1_000, 1_000, 10] {
+        let (mut frame, samples) = lane.call();
+        let cells = samples.iter().map(|sample| Cell::Value(*sample as f64)).collect();
+        frame.complete_many(0, cells, Times { started_ns: 7, run_ns });
+    }
+    assert!(batch.is_done());
+    let timings = Timings::of(&batch, 0);
+    assert_eq!((timings.run_total, timings.run_max, timings.run_p50), (2_010, 1_000, 1_000));
 }
 
-#[test]
-fn timings_count_a_call_that_failed_for_good() {
-    paused(async {
-        let (engine, lane) = gathering(4, |_| {});
-        let batch = engine.submit(spec(1, 2)).unwrap();
-        // The call on both is split; each part fails.
-        for _ in 0..3 {
-            let (mut frame, _) = lane.call();
-            frame.fail(0, failure(FailureKind::Error), Times { started_ns: 7, run_ns: 5 });
-        }
-        assert!(batch.is_done());
-        assert_eq!(Timings::of(&batch, 0).run_total, 10, "attempts that gave no outcome do not count");
-    });
+#[tokio::test(start_paused = true)]
+async fn timings_count_a_call_that_failed_for_good() {
+    let (engine, lane) = gathering(4, |_| {});
+    let batch = engine.submit(spec(1, 2)).unwrap();
+    // The call on both is split; each part fails.
+    for _ in 0..3 {
+        let (mut frame, _) = lane.call();
+        frame.fail(0, failure(FailureKind::Error), Times { started_ns: 7, run_ns: 5 });
+    }
+    assert!(batch.is_done());
+    assert_eq!(Timings::of(&batch, 0).run_total, 10, "attempts that gave no outcome do not count");
 }

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::call::CallKind;
-use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Gather, Policy, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{function, spec};
+use guerdon_testkit::{Rig, function, spec};
 use parking_lot::Mutex;
 
 pub const RAN: Times = Times { started_ns: 1, run_ns: 1 };
@@ -104,9 +103,8 @@ pub fn engine(max_size: usize, change: impl FnOnce(&mut Function)) -> (Scheduler
     let gather = Some(Gather { max_size, max_wait: WAIT, across: true });
     let mut spec = Function { gather, ..function("f", Shape::Sample) };
     change(&mut spec);
-    let lane = Arc::new(Holding::default());
-    let runtime = tokio::runtime::Handle::current();
-    (Scheduler::start(&runtime, Clock::start(), vec![spec], vec![lane.clone()]), lane)
+    let Rig { engine, lane } = Rig::on(Arc::<Holding>::default(), vec![spec]);
+    (engine, lane)
 }
 
 pub fn open(engine: &Scheduler, max_pending: Option<usize>) -> Arc<Batch> {
