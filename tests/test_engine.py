@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import ClosedError, Dispatcher, RegistrationError, Status, _native, errors, http_reward, reward
+from guerdon import ClosedError, Dispatcher, RegistrationError, Status, _native, errors, http_reward
 from guerdon._engine import handle
 from guerdon._functions.spec import FunctionSpec
 from tests.clock import eventually, one_of_three

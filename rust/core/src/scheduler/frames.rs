@@ -15,7 +15,7 @@ use crate::observer::Telemetry;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::scheduler::state::SchedulerCore;
-use crate::scheduler::timers::Due;
+use crate::scheduler::timer_queue::Due;
 use crate::sync::Ordering;
 
 impl LaneOwner for SchedulerCore {
