@@ -39,6 +39,9 @@ pub struct WireValues {
 
 type Modules = BTreeSet<Arc<str>>;
 
+/// The samples of a pair, each with the capture that it came in.
+pub type PairRow<'a> = ((&'a WireValues, u32), (&'a WireValues, u32));
+
 /// Columns that are the same for all samples, pickled together.
 struct Constants {
     /// Tells the pickle from others: equal ones have the same.
@@ -146,25 +149,23 @@ impl WireValues {
 
     /// `encode_pairs` for samples that came in several additions.
     pub fn encode_pairs_from(
-        rows: &[((&Self, u32), (&Self, u32))],
+        rows: &[PairRow<'_>],
         second_columns: &[usize],
         sent: &mut SentConstants,
         out: &mut Vec<u8>,
     ) {
-        type Pair<'a> = ((&'a WireValues, u32), (&'a WireValues, u32));
         let Some(((first, _), _)) = rows.first() else { return };
-        let same =
-            |one: &Pair<'_>, other: &Pair<'_>| std::ptr::eq(one.0.0, other.0.0) && std::ptr::eq(one.1.0, other.1.0);
-        let indexes = |rows: &[Pair<'_>]| rows.iter().map(|row| (row.0.1, row.1.1)).collect::<Vec<_>>();
-        let write = |(wires, pairs): ((&Self, &Self), Vec<(u32, u32)>), sent: &mut SentConstants, out: &mut Vec<u8>| {
-            Self::encode_pairs(wires, &pairs, second_columns, sent, out);
+        let same = |one: &PairRow<'_>, other: &PairRow<'_>| {
+            std::ptr::eq(one.0.0, other.0.0) && std::ptr::eq(one.1.0, other.1.0)
         };
-        let mut pieces = rows.chunk_by(same).map(|piece| ((piece[0].0.0, piece[0].1.0), indexes(piece)));
+        let mut write = |piece: &[PairRow<'_>], out: &mut Vec<u8>| {
+            let pairs: Vec<(u32, u32)> = piece.iter().map(|row| (row.0.1, row.1.1)).collect();
+            Self::encode_pairs((piece[0].0.0, piece[0].1.0), &pairs, second_columns, sent, out);
+        };
         if rows.iter().all(|row| same(row, &rows[0])) {
-            pieces.into_iter().for_each(|piece| write(piece, sent, out));
+            write(rows, out);
         } else {
-            ColumnsWriter::new(out, rows.len(), first.width)
-                .pieces(pieces.by_ref(), |piece, out| write(piece, sent, out));
+            ColumnsWriter::new(out, rows.len(), first.width).pieces(rows.chunk_by(same), write);
         }
     }
 
