@@ -228,7 +228,7 @@ class NodeState(TypedDict):
     reason: str | None
     """Why it was lost."""
     stats: dict[str, int]
-    """Of its workers, as it last said."""
+    """Counters of its workers, as last reported."""
 
 @final
 class Agent:
@@ -693,7 +693,7 @@ class ReadStacks:
 
     number: Final[int]
     threads: Final[list[int]]
-    """As `threading` identifies them."""
+    """Identifiers of `threading`."""
     loops: Final[list[tuple[int, int, int, tuple[int, int] | None]]]
     """Index and generation of the loop, the function, frame and number of the call; None
         instead of those in ``setup()``."""

@@ -174,7 +174,7 @@ time.sleep(100)
 def test_a_killed_process_leaves_a_file_with_what_ran(tmp_path: Path) -> None:
     path = tmp_path / "run.pftrace"
     with started_python(PROGRAM, path, says="started"):
-        # Each look is at a file that is being written.
+        # The file is being written while it is read.
         eventually(lambda: path.exists() and parse(path).named("slow"))
     file = parse(path)
     assert file.named("slow")

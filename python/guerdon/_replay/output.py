@@ -59,7 +59,7 @@ def _row(outcomes: Mapping[str, Outcomes], sample: int) -> dict[str, Any]:
     rewards = {name: found.reward[sample] for name, found in outcomes.items()}
     reasons = {name: found.reasons[sample] for name, found in outcomes.items() if sample in found.reasons}
     return {
-        # With the fewest digits that give the same float32.
+        # `str` writes the fewest digits that give the same float32.
         "rewards": {name: float(str(value)) if value == value else None for name, value in rewards.items()},
         "status": {name: _LABELS[found.status[sample]] for name, found in outcomes.items()},
         **({"reasons": reasons} if reasons else {}),

@@ -1,6 +1,6 @@
 """The first pass over a journal: which batches it has, with how many rows, and which columns.
 
-Only the columns that say which cell a row is are read. Of each batch one number is kept, never a
+Only the columns that say which cell a row is are read. One number of each batch is kept, never a
 row; the second pass (`chunks`) knows by it when it has seen all of one.
 """
 

@@ -1,4 +1,4 @@
-"""What the zygote of workers and the zygote of programs share: a loop that serves requests for
+"""Shared parts of the zygotes of workers and of programs: a loop that serves requests for
 forks, the fork itself, and the end of whatever children leave behind.
 
 - A forked child never returns into its parent's loop, even if it raises.

@@ -362,7 +362,7 @@ def material(subject: Subject, most: int = MOST_ROWS, *, calibration: Calibratio
 
 
 def spread(rows: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of them, from the whole length."""
+    """Returns at most `most` rows, spread over the whole length."""
     if len(rows) <= most:
         return list(rows)
     return [rows[place * len(rows) // most] for place in range(most)]

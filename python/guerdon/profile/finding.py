@@ -29,8 +29,8 @@ __all__ = [
 Severity = Literal["error", "warning", "info"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
-"""From the worst. An error trains the wrong thing; a warning may; an info is worth knowing and
-counts for no exit code."""
+"""Severities, the worst first. An error trains the wrong thing; a warning may; an info is worth
+knowing and counts for no exit code."""
 
 MOST_EXAMPLES: Final = 5
 EXCERPT: Final = 120

@@ -18,7 +18,7 @@ from guerdon.profile.root_causes import RootCause, root_causes
 __all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "plain", "times_of"]
 
 FORMAT: Final = 4
-"""Of the JSON: a larger number where a field changes its meaning or goes."""
+"""Version of the JSON. It grows where a field changes its meaning or goes."""
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 

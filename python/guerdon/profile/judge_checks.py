@@ -370,7 +370,7 @@ def _changed(completion: Any, form: Callable[[str], str]) -> Any:
 
 
 def _changed_content(content: Any, form: Callable[[str], str]) -> Any:
-    """Of parts, the text of all as one, behind the others (images)."""
+    """Puts the text of all parts into one, behind the other parts (images)."""
     if not isinstance(content, (list, tuple)):
         return form("" if content is None else str(content))
     is_text = [isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content]

@@ -32,7 +32,7 @@ class ProbeRun:
 
 
 def probe_runs(subject: Subject) -> list[ProbeRun]:
-    """Every probe of the subject, on those rows that have what it needs: for `Subject.once`."""
+    """Every probe of the subject, on the rows that have its columns: for `Subject.once`."""
     calibration = subject.once(Calibration)
     rows = calibration.usable or list(calibration.answers) or list(range(len(subject.rows)))
     probes = default_probes() if subject.probes is None else subject.probes

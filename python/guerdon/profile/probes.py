@@ -186,7 +186,7 @@ def _unterminated(row: int, calibration: Calibration) -> str | None:
         return None
     text = calibration.right_text(row)
     end = text.rfind(form.closer)
-    # Of "</answer>\n" the line's end goes too.
+    # The line's end behind "</answer>" goes too.
     return text[:end].rstrip() if end > 0 else None
 
 

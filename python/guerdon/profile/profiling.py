@@ -1,7 +1,7 @@
 """Profiling reward functions on one's own rows: `profile`.
 
 - Functions are profiled one after another, each within its share of the time that is left.
-- Nothing that a function does ends the profile; Ctrl-C does, with what is known so far.
+- Nothing that a function does ends the profile; Ctrl-C does, with the findings so far.
 - Judges are asked no more than was announced.
 """
 

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 # Of rust/process/src/output_meter.rs: what a function raises begins with the exception's type.
 _FLOOD: Final = re.compile(r"printed \d+ bytes, more than its max_output of ")
-# Of `guerdon._worker.resource_limits`, behind what was raised.
+# Added by `guerdon._worker.resource_limits` behind the message of the exception.
 _NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
 # Words of the engine's reasons for values that are not rewards.
 _NOT_FINITE: Final = ("nan is not a reward", "beyond float32")

@@ -145,7 +145,7 @@ class StandIn:
 
 
 class TextStandIn(StandIn):
-    """For a function that asks for texts: other completions than texts and messages have none."""
+    """The texts of completions. Completions other than texts and messages have none."""
 
     def __call__(  # type: ignore[override]  # what it asks a batch for
         self, completions: list[Any], prompts: list[Any], texts: list[str], completion_ids: Any = None, **columns: Any

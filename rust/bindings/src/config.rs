@@ -64,7 +64,7 @@ pub struct FunctionSettings {
     /// Kernel that scores, on the native lane.
     kernel: Option<KernelSettings>,
     pub cache: Option<CacheSettings>,
-    /// For the thread and asyncio lanes: nodes may run it, where the engine has some.
+    /// True if the nodes of the engine may run a function of the thread or asyncio lane.
     #[serde(default)]
     pub anywhere: bool,
 }

@@ -150,7 +150,7 @@ mod tests {
         let slices = BatchSlice::all(of(&ended, others), 0, CallKind::Gathered);
         let names = slices[0].payload().and_then(|payload| payload.names(0, false)).map(<[String]>::len);
         assert_eq!((slices.len(), slices[0].batch().id(), names), (1, 2, Some(1)));
-        // By itself it is an empty slice.
+        // A batch without open calls has one empty slice.
         let slices = BatchSlice::all(of(&ended, Vec::new()), 0, CallKind::Gathered);
         assert!(slices.len() == 1 && slices[0].calls.is_empty());
     }

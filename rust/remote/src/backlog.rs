@@ -135,14 +135,14 @@ mod tests {
     #[test]
     fn a_window_covers_the_way_of_reports_and_frames() {
         assert_eq!((Backlog::default().window(4), Backlog::default().low(4)), (12, 4));
-        // For calls of 5 ms, 29 ms are not quite six, for each worker.
+        // 29 ms hold not quite six calls of 5 ms, for each worker.
         assert_eq!((backlog(5 * MS, 2 * MS).window(2), backlog(5 * MS, 2 * MS).low(2)), (13, 7));
-        // For slow ones two wait, and no node asks for more before a worker is idle soon.
+        // Two slow calls wait, and no node requests more before a worker is idle soon.
         assert_eq!((backlog(1000 * MS, 2 * MS).window(4), backlog(1000 * MS, 2 * MS).low(4)), (12, 5));
         // Behind a slow link more wait, up to a bound.
         assert_eq!(backlog(5 * MS, 100 * MS).window(1), 1 + 45);
         assert_eq!((backlog(MS, u64::MAX).window(2), backlog(MS, u64::MAX).low(2)), (2 * 65, 2 * 33));
-        // For those that run for no time as many are on the way, and none goes to and fro.
+        // As many calls that take no time are on the way, and none goes to and fro.
         assert_eq!((backlog(1, 2 * MS).window(2), backlog(1, 2 * MS).low(2)), (2 * 65, 2));
     }
 

@@ -31,8 +31,8 @@ MAIN: Final = frozenset(("failed_frac", "abstained_frac", "timeout_frac", "run_p
 """Metrics of each function in a log line, unless the dispatcher has ``log_metrics="all"``."""
 
 FALLBACK: Final = "fallback_frac"
-"""Logged of each function with a fallback, whatever ``log_metrics`` says: else nothing in a log
-shows a judge that is down."""
+"""Logged for each function with a fallback, with any ``log_metrics``: nothing else in a log shows
+a judge that is down."""
 
 _FRACTIONS: Final = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES: Final = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")

@@ -56,7 +56,7 @@ class StallReports:
         self._timeouts = {spec.name: spec.policy.timeout for spec in specs}
         self.after = after
         self.file = file
-        # For the engine.
+        # The form for the engine.
         self.config = {"after": after, "file": None if file is None else os.fsencode(file)}
 
     def __call__(self, stalled_s: float) -> None:

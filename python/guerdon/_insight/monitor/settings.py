@@ -39,10 +39,9 @@ class MonitorConfig(TypedDict):
     fleets: Sequence[tuple[str, int, str]]
     """Name, function, and what was added to its addresses."""
     judges: Sequence[tuple[bool, bool, bool]]
-    """Of each function: whether it sends requests, whether these use tokens, and whether they have
-    a price."""
+    """Three flags of each function: it sends requests, these use tokens, they have a price."""
     isolations: Sequence[tuple[str, str, str, str]]
-    """Of each code reward: its name, the level, the layers that hold, the others."""
+    """Name, level, active layers and missing layers of each code reward."""
 
 
 class IsolationLevel(Protocol):

@@ -19,7 +19,7 @@ Figures = dict[str, Any]
 
 
 def compared(both: Sequence[Figures]) -> dict[str, list[Figures | None]]:
-    """Of each function of either run, and of the total, what `aggregates` has for A and for B."""
+    """Returns the figures of `aggregates` in runs A and B, by function, and those of the total."""
     names = dict.fromkeys(name for figures in both for name in figures["functions"])
     found: dict[str, list[Figures | None]] = {
         name: [figures["functions"].get(name) for figures in both] for name in names

@@ -16,7 +16,7 @@ from guerdon._insight.report.rows import Floats, Integers
 __all__ = ["Moments", "PairMoments", "correlations"]
 
 _ROUNDING: Final = 64 * np.finfo(np.float64).eps
-"""For a number's size: how far the sum of many puts a constant from itself."""
+"""Share of a number's size by which a sum of many rounds a constant."""
 
 _FEWEST: Final = 3
 

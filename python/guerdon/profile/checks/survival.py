@@ -21,7 +21,7 @@ _DO: Final = {
     "memory": "Bound what it builds of a completion, or allow it more: `memory_limit`, and --memory-limit here.",
     "output": "Print less: what is beyond `max_output` ends the call.",
 }
-# Of a function that comes with Guerdon.
+# The advice for a function that comes with Guerdon.
 _DO_OF_FACTORY: Final = "Each costs its sample the reward (NaN), and counts as a failure: mend what the reason names."
 # Causes of a worker's end, by a part of the reason; the first that is found.
 _CRASHES: Final = (

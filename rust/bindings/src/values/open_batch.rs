@@ -61,7 +61,7 @@ pub struct OpenBatchValues {
     /// Lane of each function, and whether its calls take one sample.
     functions: Vec<(LaneKind, bool)>,
     schema: OnceLock<Schema>,
-    /// For each function the tokens of samples, if it counts them. Written by additions.
+    /// Tokens of the samples, by function; empty if it counts none. Written by additions.
     tokens: Mutex<Vec<Vec<f64>>>,
 }
 

@@ -225,7 +225,7 @@ pub struct WireCapture<'a, 'py> {
     /// unpickling a value runs code.
     dumps: &'a Bound<'py, PyAny>,
     texts: Vec<Option<Option<Arc<Texts>>>>,
-    /// For each column the calls that get it: columns that the same calls get are pickled together.
+    /// Calls that get a column, by column: columns that the same calls get are pickled together.
     users: Vec<Vec<usize>>,
     pickled: BTreeMap<Vec<usize>, Arc<Pickled>>,
     constants: BTreeMap<Vec<usize>, Arc<Constants>>,

@@ -13,7 +13,7 @@ pub struct Price {
     pub input: f64,
     /// Price of the prompt's tokens that the server had in its cache.
     pub cached: f64,
-    /// Of those that it put there.
+    /// Price of the prompt's tokens that the server wrote to its cache.
     #[serde(rename = "cache_write")]
     pub written: f64,
     pub output: f64,

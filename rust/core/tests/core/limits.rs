@@ -151,7 +151,7 @@ async fn retry_after_holds_for_all_where_nothing_contradicts_it() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_restarted_costs_no_sample() {
     let mut function = limited("f", rpm(600.0));
-    // As many as there are failures before the breaker opens, should they all be one call's.
+    // One call may have all the failures that open the breaker.
     function.policy.retries = 4;
     let begun = Instant::now();
     let engine = start(vec![function], move |_: &Ask| {

@@ -156,7 +156,7 @@ async fn a_frame_holds_no_more_bytes_than_its_lane_takes() {
 #[tokio::test(start_paused = true)]
 async fn returned_calls_are_spread_out() {
     let room = Room { places: 4, frame_calls: 16, take_back: 20 * MS, ..Room::default() };
-    // In the first frame of the second batch one call is slow.
+    // One call is slow, in the first frame of the second batch.
     let run = |ask: &Ask| if ask.batch == 2 && ask.first == 0 { 300 * MS } else { MS / 2 };
     let frames = frames(room, vec![sample_function()], vec![spec(64, 1), spec(64, 1)], run).await;
     let slow = frames.iter().find(|frame| frame.batch == 2 && frame.calls[0].0 == 0).unwrap();

@@ -18,7 +18,7 @@ use guerdon_core::payload::Payload;
 use guerdon_testkit::{InstantLane, Rig, Samples, done, function, spec, statuses};
 use tokio::runtime::Handle;
 
-/// As a panic, without its message on stderr.
+/// Panics without a message on stderr.
 fn panic_now(why: &'static str) -> ! {
     resume_unwind(Box::new(why))
 }

@@ -190,7 +190,7 @@ impl Script for SharedScript {
 }
 
 fn fake(script: SharedScript, workers: usize, frame_calls: usize) -> Arc<FakeLane> {
-    // As a worker of the process lane: one frame in hand, one in its socket.
+    // Room of a worker of the process lane: one frame runs, one waits in its socket.
     let room = Room { places: workers, frame_calls, take_back: Duration::from_millis(40), ..Room::default() };
     Arc::new(FakeLane::new(room, script))
 }

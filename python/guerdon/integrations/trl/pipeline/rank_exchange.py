@@ -32,8 +32,8 @@ class RankExchange:
     ) -> None:
         self.arguments = arguments
         self._own = slice(rank * rows, (rank + 1) * rows)
-        # Of all ranks' rows, those that this rank scores: from the first group that begins on it to
-        # the first that begins behind it. None where no group begins on it.
+        # This rank scores the rows from the first group that begins on it to the first that begins
+        # behind it: none where no group begins on it.
         first, last = (-(-row // size) * size for row in (self._own.start, self._own.stop))
         self._scored = slice(first, min(last, ranks * rows))
         self.scored = self._scored.stop - first  # rows that this rank scores
@@ -46,5 +46,5 @@ class RankExchange:
 
     def values(self, scored: NDArray[Any]) -> NDArray[Any]:
         """The values of this rank's own rows, from those of the rows that it scored. Collective."""
-        # In the order of ranks, the scored rows are all rows.
+        # The scored rows of all ranks, in the order of ranks, are all rows.
         return np.concatenate(gather_object([scored]))[self._own]

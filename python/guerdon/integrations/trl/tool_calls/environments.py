@@ -138,7 +138,7 @@ class _MadeEnvironment:
     thread: EnvironmentThread
 
 
-# By identity, since an environment may have no hash. Its factory adds and drops it.
+# Keys are identities, since an environment may have no hash. Factories add and drop entries.
 _made: dict[int, _MadeEnvironment] = {}
 _classes_lock = threading.Lock()
 

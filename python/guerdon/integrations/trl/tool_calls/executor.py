@@ -115,7 +115,7 @@ def _no_function() -> None:
 class _ThreadTarget:
     """Runs calls in threads."""
 
-    # For the lane's warning of a call that never returns: what it is, and what to do.
+    # The lane's warning of a call that never returns names the call and the remedy.
     left_behind = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
 
     def __call__(self, call: LocalCall) -> float:

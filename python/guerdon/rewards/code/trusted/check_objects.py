@@ -30,7 +30,7 @@ _DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set)
 
 
 class ObjectUses:
-    """What tests do with objects of the program.
+    """Uses that tests make of the program's objects.
 
     Attributes:
         classes: The names that make objects.

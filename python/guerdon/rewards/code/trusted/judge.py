@@ -39,7 +39,7 @@ __all__ = ["BESIDE_S", "Judge"]
 BESIDE_S: Final = 15.0
 """Time for tests and functions of the user's beside that of a program."""
 REFERENCE_S: Final = 5.0
-"""For a function ``compare=`` to compare what is expected with itself."""
+"""Has a function ``compare=`` compare the expected value with itself."""
 # Functions of the user's may load what they need.
 _LONGEST_START_S: Final = 300.0
 _END_S: Final = 20.0
@@ -236,8 +236,8 @@ class Judge(StatefulReward):
             self._forget()
             raise ZygoteLostError(f"no descriptors for the process that judges: {error}") from error
         os.ftruncate(page, SIZE)
-        # With its parent's death the kernel ends a process when the thread ends that forked it. The
-        # pipe covers calls from other threads, unless a forked process holds it open.
+        # The kernel signals a parent's death when the thread ends that forked the process. The pipe
+        # covers calls from other threads, unless a forked process holds it open.
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
         given = [theirs.fileno(), page, parent]
         try:

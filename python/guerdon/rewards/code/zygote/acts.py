@@ -116,7 +116,8 @@ def _checked(value: int) -> None:
 
 
 def _use_io_uring(_: Targets) -> None:
-    """With arguments that no kernel takes: a complaint about these means that it may be called."""
+    """Makes the call with arguments that no kernel takes: an error about them shows that it is
+    allowed."""
     try:
         _checked(_libc.syscall(ctypes.c_long(_IO_URING_SETUP), ctypes.c_long(1), None))
     except OSError as error:

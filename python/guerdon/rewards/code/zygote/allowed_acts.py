@@ -18,10 +18,10 @@ from guerdon.rewards.code.zygote.tasks import SHORTAGE, starts_a_thread
 
 __all__ = ["Ability", "abilities"]
 
-# Of the library, small; two that are not loaded yet are imported.
+# Small modules of the library; two that are not loaded yet are imported.
 _SELDOM: Final = ("sched", "csv", "difflib", "colorsys", "wave", "calendar")
 _IMPORTED: Final = 2
-# Of a module: all of them have the mode that it was installed with.
+# Files of a module to look at: all have the mode that it was installed with.
 _FILES: Final = 1000
 _BYTES: Final = b"guerdon" * 100
 

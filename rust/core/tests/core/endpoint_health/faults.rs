@@ -59,7 +59,7 @@ fn poison_samples_cost_the_good_ones_nothing() {
 async fn failures_at_random_cost_what_they_take() {
     for (seed, latency) in [(1, Some(SECOND)), (2, Some(SECOND)), (3, None)] {
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
-        // With its last attempt a sample is answered: chance alone would lose one in 150 runs.
+        // A sample's last attempt is answered: chance alone would lose one in 150 runs.
         let engine = Engine::start(judge(at_once(1024), 3), move |_, attempt| {
             let mut random = random.lock().unwrap();
             // Some fail fast, some as late as the others are answered; where no latency is
@@ -75,7 +75,7 @@ async fn failures_at_random_cost_what_they_take() {
         let samples = 40 * 1024;
         let (lost, took) = ended(&engine.submit(samples)).await;
         assert!(lost.is_empty(), "{lost:?}");
-        // As many attempts as are needed, 1024 at a time: 40.8 s; at the end each has its turn.
+        // The attempts that are needed take 40.8 s, 1024 at a time; at the end each has its turn.
         let ideal = SECOND.mul_f64(40.0 * 1.02);
         assert!(took <= ideal.mul_f64(1.1), "{took:?}, not {ideal:?}");
     }

@@ -9,7 +9,7 @@ use super::rig::{Engine, MS, SECOND, at_once, ended, judge, scored, silent};
 
 #[test]
 fn a_hung_endpoint_is_reported_within_three_timeouts() {
-    // From the start, and in the middle of a batch; one at a time and many.
+    // The endpoint hangs from the start or in the middle of a batch, with one call or many at once.
     for (concurrency, hangs_at) in [(1, 0), (1, 10), (16, 0), (256, 0), (256, 10)] {
         paused(async move {
             let begun = Instant::now();

@@ -130,7 +130,7 @@ pub fn occupied(max_size: usize) -> (Scheduler, Arc<Holding>, Frame) {
 pub fn occupy(engine: &Scheduler, lane: &Holding) -> Frame {
     engine.submit(spec(1, 1)).unwrap();
     let frame = lane.take().expect("the lane was empty");
-    // As if it were still with the lane: what is submitted now finds no room.
+    // The lane seems to have the frame still: calls that are submitted now find no room.
     lane.block();
     frame
 }
