@@ -1,4 +1,4 @@
-//! The engine as its monitor sees it, and the server that shows it.
+//! A monitor's view of the engine, and the server for that view.
 //!
 //! - The monitor holds the engine weakly: one that is gone is shown no more.
 //! - Nothing here takes the GIL but to make the settings.

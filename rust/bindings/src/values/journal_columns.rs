@@ -1,4 +1,4 @@
-//! The columns of a batch that its journal keeps, until its writer has read them.
+//! Columns of a batch that the journal records, kept until the writer has read them.
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
