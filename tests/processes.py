@@ -80,9 +80,9 @@ def run_python(program: str | Path, *arguments: object, **options: Any) -> subpr
             before the interpreter and ``flags`` behind it.
     """
     command = [*options.pop("prefix", ()), *_command(program, arguments, options.pop("flags", ()))]
-    env = {**os.environ, **options.pop("env", {})}
+    env, timeout = {**os.environ, **options.pop("env", {})}, options.pop("timeout", 250)
     ended = subprocess.run(
-        command, env=env, capture_output=True, text=True, errors="replace", timeout=250, check=False, **options
+        command, env=env, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, **options
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     return ended

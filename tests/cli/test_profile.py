@@ -376,7 +376,10 @@ def test_missing_columns_are_named(guerdon: Command, tmp_path: Path) -> None:
     assert "wants the column 'answer'" in err
     assert "Did you mean 'answers'?" in err
     data = write_rows(tmp_path / "some.jsonl", [{"answer": "4", "completion": "4"}, {"answer": "5"}])
-    assert "1 of 2 rows" in guerdon("profile", write_rewards(tmp_path, SOUND), data).err
+    assert (
+        f"guerdon: 1 of 2 rows of {data} have no completion: they are not run"
+        in guerdon("profile", write_rewards(tmp_path, SOUND), data).err.splitlines()
+    )
 
 
 def test_a_judge_in_a_file(guerdon: Command, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from guerdon import reward
-from guerdon.profile import Profile, audit, measurement, profile
+from guerdon.profile import Profile, measurement, profile
 from guerdon.profile.checks import values
 from guerdon.profile.checks.survival import CHECK
 from guerdon.profile.load_rewards import load
@@ -109,7 +109,7 @@ def test_a_profile_of_hostile_functions_ends_with_its_advice(hostile: Profile) -
 SUMS = [{"prompt": "p", "answer": "4", "completion": text} for text in ("4", "end", "5")]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short calls are watched a few times, not two thousand: no test here is about their CPU."""
     monkeypatch.setattr(measurement, "_MOST_REPEATS", 16)
@@ -152,6 +152,7 @@ def breaks(completion: str) -> float:
         pytest.param(breaks, "was killed by SIGSEGV", "recursion in C", True, id="SIGSEGV"),
     ],
 )
+@pytest.mark.usefixtures("few_repeats")
 @pytest.mark.fault(
     "a function ends its worker while it is profiled",
     sees="a finding that says how: exit status or signal, and of memory only where a lack of it ends workers so",
@@ -164,6 +165,7 @@ def test_a_crash_says_how_the_worker_ended(function: object, how: str, advice: s
     assert ("memory" in found.message) is memory
 
 
+@pytest.mark.usefixtures("few_repeats")
 def test_a_profile_reports_a_failure_once() -> None:
     def raises(completion: str) -> float:
         return float(completion != "a") / len(completion.strip("a"))
@@ -173,16 +175,18 @@ def test_a_profile_reports_a_failure_once() -> None:
     assert [each.check for each in found.findings if each.check in ("fails", "exception")] == ["exception"]
 
 
-def test_a_number_that_is_no_reward_is_reported_once() -> None:
+@pytest.mark.usefixtures("few_repeats")
+@pytest.mark.parametrize("place", [3, 500])
+def test_a_number_that_is_no_reward_is_reported_wherever_it_is(place: int) -> None:
     def infinite(completion: str) -> float:
-        return float("inf") if completion == "0" else float(len(completion))
+        return float("inf") if completion == str(place) else float(len(completion))
 
-    rows = [{"prompt": "p", "completion": str(n)} for n in range(8)]
-    found = [each.check for each in audit(reward(infinite), rows, checks=[values.CHECK, CHECK])]
-    assert "not_finite" in found
-    assert not {"exception", "crash", "hang"} & set(found)
+    rows = [{"prompt": "p", "completion": str(n)} for n in range(600)]
+    found = profile([reward(infinite)], rows, checks=[values.CHECK, CHECK]).functions["infinite"]
+    assert {each.severity for each in found.findings if each.check in ("not_finite", "exception")} == {"error"}
 
 
+@pytest.mark.usefixtures("few_repeats")
 def test_a_profile_reports_a_crash_once() -> None:
     rows = [{"prompt": "p", **each} for each in SUMS]
     findings = profile([exits], rows, checks=[CHECK]).functions[exits.name].findings

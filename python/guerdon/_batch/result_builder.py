@@ -75,8 +75,7 @@ class ResultBuilder:
 
     @cached_property
     def _with_fallback(self) -> frozenset[str]:
-        kinds = ((spec.name, spec.composition) for spec in self.specs)
-        return frozenset(name for name, one in kinds if one and one.kind == "fallback" and len(one.names) > 1)
+        return frozenset(spec.name for spec in self.specs if spec.can_fall_back)
 
     @cached_property
     def failure_rate(self) -> FailureRate:

@@ -172,6 +172,12 @@ class FunctionSpec:
         return self.in_workers or self.node is not None
 
     @property
+    def can_fall_back(self) -> bool:
+        """Whether another member scores the samples on which its own judge fails."""
+        composition = self.composition
+        return composition is not None and composition.kind == "fallback" and len(composition.names) > 1
+
+    @property
     def called(self) -> tuple[FunctionSpec, ...]:
         """The functions that its calls run: its members and then their parsers, or itself."""
         if self.composition is None:

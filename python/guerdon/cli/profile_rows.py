@@ -39,7 +39,9 @@ def read_rows(
         raise UsageError(f"{source.name} has {mapping.rows} rows, not a multiple of {generations} (--num-generations).")
     prompt = fields.prompt or "prompt"
     if mapping.left_out:
-        groups = _recorded(map(mapping.row, source.rows()))
+        groups = _recorded(
+            map(mapping.row, source.rows()), any(spec.shape == "group" or spec.finish is not None for spec in specs)
+        )
         count = sum(map(len, groups))
         chosen = {place for group in spread(groups, max(1, most * len(groups) // count)) for place in group}
     else:
@@ -48,11 +50,14 @@ def read_rows(
     return [mapping.row(found) for place, found in enumerate(source.rows()) if place in chosen], mapping
 
 
-def _recorded(rows: Iterable[dict[str, Any]]) -> list[list[int]]:
-    """Places of the rows of each prompt that has a completion; a row without a prompt is alone."""
+def _recorded(rows: Iterable[dict[str, Any]], whole: bool) -> list[list[int]]:
+    """Places of the rows of each prompt that has a completion, with `whole` only where all rows of
+    the prompt have one, if any such prompt exists; a row without a prompt is alone."""
     runs = groupby(enumerate(rows), key=lambda each: str(each[1].get("prompt", each[0])))
     groups = [[(place, row.get("completion") is not None) for place, row in run] for _, run in runs]
-    return [[place for place, _ in group] for group in groups if any(there for _, there in group)]
+    complete = [group for group in groups if all(there for _, there in group)] if whole else []
+    chosen = complete or [group for group in groups if any(there for _, there in group)]
+    return [[place for place, _ in group] for group in chosen]
 
 
 def _group(prompts: Sequence[str]) -> int:

@@ -239,7 +239,17 @@ class _Profiling:
                 failed = [(*each, "") for each in found.failures]
                 mine.findings += survival.failures(subject, failed, len(cases) - found.unmeasured)
             if self.found.recorded:  # of groups that lack a completion
-                found.unmeasured += self.found.rows - self.found.left_out - len(subject.samples())
+                own = len(subject.samples())
+                found.unmeasured += self.found.rows - self.found.left_out - own
+                if not own:
+                    mine.findings.append(
+                        Finding(
+                            "incomplete_groups",
+                            "warning",
+                            f"{subject.name!r} scores whole groups, and no group of the data has a completion in each row: "
+                            "it was measured on reference answers.",
+                        )
+                    )
             self._advise(mine)
 
     def _check(self, subject: Subject, mine: FunctionProfile) -> None:

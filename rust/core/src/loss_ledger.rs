@@ -88,7 +88,6 @@ fn keys(frame: &Frame, call: usize) -> impl Iterator<Item = (&Arc<Batch>, Ledger
 
 /// Removes the losses of batches that are done. Drop the returned batches after the lock is
 /// released: the other holders may have dropped a batch meanwhile, and it may hold Python objects.
-/// objects.
 #[must_use]
 fn tidy<N>(calls: &mut BTreeMap<LedgerKey, Losses<N>>) -> Vec<Arc<Batch>> {
     let mut seen = Vec::new();

@@ -219,8 +219,8 @@ impl Session {
         // Also unwritten if the node was just lost.
         let mut is_damaged = false;
         let write = |out: &mut Vec<u8>| is_damaged = !ToAgent::write_frame(self.last_id, &queued.frame, out);
-        // Its workers may wait for the frame, unless earlier frames are there; threads and loops
-        // always may.
+        // Its workers may wait for the frame, unless enough earlier frames are there; threads and
+        // loops always may.
         if !for_workers || self.frames.len() < self.node.backlog.low(self.node.slots()) {
             self.node.link.write(write);
         } else {

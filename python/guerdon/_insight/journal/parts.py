@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from guerdon._insight.journal.part_files import NoRows, open_part
-from guerdon._insight.journal.schema import import_arrow, is_summed, is_text, kinds_of, problem_of
+from guerdon._insight.journal.schema import fallbacks_of, import_arrow, is_summed, is_text, kinds_of, problem_of
 from guerdon.errors import DataError
 
 __all__ = ["BATCH_ROWS", "JournalParts", "Part", "find_parts", "is_folder"]
@@ -52,6 +52,7 @@ class Part:
     def __post_init__(self) -> None:
         self.kinds = kinds_of(self.schema)
         self.is_summed = is_summed(self.schema)
+        self.fallbacks = fallbacks_of(self.schema)
 
     @property
     def is_open(self) -> bool:

@@ -57,6 +57,6 @@ class JournalPlan:
                 {"name": spec.name, "version": source_version(spec), "weight": weight} for spec, weight in pairs
             ],
             texts=[*texts, *(f"column_{name}" for name in journal.columns)],
-            dispatcher=dispatcher_text(self.incomplete),
+            dispatcher=dispatcher_text(self.incomplete, [spec.name for spec in specs if spec.can_fall_back]),
             rotate=journal.rotate,
         )

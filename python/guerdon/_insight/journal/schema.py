@@ -7,6 +7,7 @@ and chosen columns (``prompt``, ``completion``, ``column_<name>``) come behind t
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from guerdon._system.extras import pip_install
@@ -167,9 +168,19 @@ def kinds_of(schema: Any) -> dict[str, str]:
     return {name: "json" if given.get(name) == "json" else "text" for name in names}
 
 
-def dispatcher_text(incomplete: str) -> str:
-    """Returns the facts on the dispatcher for the metadata of a part."""
-    return json.dumps({"incomplete": incomplete})
+def dispatcher_text(incomplete: str, fallbacks: Sequence[str] = ()) -> str:
+    """Returns the facts on the dispatcher for the metadata of a part.
+
+    Args:
+        fallbacks: Names of the functions with a fallback.
+    """
+    return json.dumps({"incomplete": incomplete, **({"fallbacks": list(fallbacks)} if fallbacks else {})})
+
+
+def fallbacks_of(schema: Any) -> frozenset[str]:
+    """Returns the names of the functions with a fallback."""
+    found = json_object((schema.metadata or {}).get(DISPATCHER_KEY)).get("fallbacks")
+    return frozenset(found) if isinstance(found, list) and all(isinstance(name, str) for name in found) else frozenset()
 
 
 def is_summed(schema: Any) -> bool:

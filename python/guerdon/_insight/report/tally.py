@@ -71,6 +71,7 @@ class Tally:
     def __init__(self, known: JournalSurvey) -> None:
         functions, buckets = len(known.functions), len(known.axis) + 1
         self.shape = (functions, buckets)
+        self.numbers = known.numbers
         self.edges = [each.edges() for each in known.functions]
         self.values = [each.values for each in known.functions]
         self.status = np.zeros((*self.shape, len(STATUSES)), np.int64)
@@ -141,12 +142,13 @@ class Tally:
     def _add_fallbacks(self, rows: Rows) -> None:
         import pyarrow.compute as pc
 
-        if "extra" not in rows.batch.schema.names:
+        places = [self.numbers[name] for name in rows.fallbacks if name in self.numbers]
+        if not places or "extra" not in rows.batch.schema.names:
             return
         extra = rows.batch.column("extra")
         # Names of fields: within a text the quotes are escaped.
         named = [pc.match_substring(extra, f'"{name}":').fill_null(False) for name in ("by", "failed")]
-        found = pc.and_(*named).to_numpy(zero_copy_only=False)
+        found = pc.and_(*named).to_numpy(zero_copy_only=False) & np.isin(rows.function, places)
         self.fallbacks += np.bincount(rows.function[found], minlength=len(self.fallbacks))
         functions, firsts = np.unique(rows.function[found], return_index=True)
         for function, first in zip(functions.tolist(), np.flatnonzero(found)[firsts].tolist(), strict=True):

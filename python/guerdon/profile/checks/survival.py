@@ -57,8 +57,7 @@ def _run(subject: Subject) -> Iterator[Finding]:
     seen = {(case.row, str(case.completion)) for case, score, _ in scored if score.ran}
     others = {(case.row, str(case.completion)): (case, score) for case, score in (*subject.hanging, *subject.failing)}
     scored += [(*each, "") for key, each in others.items() if key not in seen]
-    # Numbers that are not rewards are a finding of the check `values`.
-    yield from failures(subject, [each for each in scored if not each[1].is_not_finite], len(scored))
+    yield from failures(subject, scored, len(scored))
 
 
 def failures(subject: Subject, scored: Sequence[Scored], count: int) -> Iterator[Finding]:

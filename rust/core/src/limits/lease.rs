@@ -32,7 +32,8 @@ pub(crate) struct Lease {
     pub seen_ns: u64,
     /// The time until which it claims to wait for a permit.
     pub waits_until_ns: u64,
-    /// Number of permits under a rate. A new engine starts at the count of the waiting engines.
+    /// Number of permits. An idle engine's count rises to the least one of the engines that wait or
+    /// have calls in flight.
     pub served: u64,
 }
 

@@ -127,7 +127,7 @@ impl Pauses {
         self.wait_until(now_ns.saturating_add(pause_ns));
     }
 
-    /// Extends the last pause by the `Retry-After` of a call that was sent before it and refused.
+    /// Extends the last pause to the end of the `Retry-After` of a refused call sent before it.
     pub(super) fn prolong(&mut self, now_ns: u64, retry_after: Duration) {
         if !retry_after.is_zero() {
             self.wait_until(now_ns.saturating_add(believed_ns(retry_after)));

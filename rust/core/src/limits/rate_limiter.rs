@@ -4,9 +4,9 @@
 //! - Any period `t` has at most `1 + (t + SLACK_NS) / interval` permits, of `60 s / (rpm * PACE)`.
 //! - Tokens are charged by an estimate before the call, and corrected by the reported usage.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
-//! - `Retry-After`, or a pause that doubles with each refusal, holds for all calls. Answers that
-//!   contradict a pause end it. Limits without rates then allow one call, and more as the server
-//!   takes them (`Window`, `Pace`).
+//! - `Retry-After`, or a pause that doubles with each refusal, holds for all calls. After a pause,
+//!   limits without rates allow one call, and more as the server takes them (`Window`, `Pace`).
+//!   Answers that contradict a pause undo it.
 
 use serde::Deserialize;
 

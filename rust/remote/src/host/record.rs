@@ -1,4 +1,4 @@
-//! Records on the socket: a kind and, of a message, its length and bytes.
+//! Records on the socket: a kind, a length and, in a message, so many bytes.
 
 use std::io;
 
