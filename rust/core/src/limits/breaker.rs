@@ -16,8 +16,8 @@ pub const FAILURES: u64 = 5;
 /// Requests in a row without an answer, sent since the last answer, after which the endpoint is
 /// reported as hanging.
 pub const SILENT: u64 = 3;
-/// Number of answered trials that closes the breaker. While it is open, `1 << ramp` trials may be in
-/// flight after `ramp` answers.
+/// Number of answered trials that closes the breaker. While it is open, `1 << ramp` trials may run
+/// after `ramp` answers.
 pub const RAMP: u64 = 8;
 /// Failures of one call that are excused by an open breaker: in general, and for lack of a
 /// connection. The latter are more than there are trials within `PATIENCE_NS`.

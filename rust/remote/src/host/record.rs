@@ -1,4 +1,4 @@
-//! Records on the socket: a kind, a length and, in a message, so many bytes.
+//! Records on the socket: a kind, a length, and the bytes of a message.
 
 use std::io;
 
