@@ -183,6 +183,7 @@ def test_a_group_that_runs_out_of_time_has_the_scores_that_there_are(bound: str)
         ({"schedule": "swiss", "rounds": 0}, "rounds=0"),
         ({"votes": 3}, "votes= is for guerdon.judge alone"),
         ({"prompt": "{completion_a}"}, "needs both samples"),
+        ({"parse": float}, "a comparison's parse= is one of guerdon.parse"),
     ],
 )
 def test_odd_comparisons_are_refused(options: dict[str, Any], problem: str) -> None:

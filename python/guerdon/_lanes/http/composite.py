@@ -182,7 +182,11 @@ def compared(judge: FunctionSpec, comparisons: Comparisons) -> FunctionSpec:
         RegistrationError: Its prompt does not name both.
     """
     plan = judge.http
-    assert isinstance(plan, Plan)
+    if not isinstance(plan, Plan):
+        raise RegistrationError(
+            f"reward function {judge.name!r}: a comparison's parse= is one of guerdon.parse, such as parse.choice(['A', 'C', 'B']), "
+            "not a function. Compare in a function of your own instead: pairwise(better)."
+        )
     second = _second_columns(judge.name, "prompt: a comparison", [field.column for field in plan.fields])
     fields = tuple(replace(field, column=column_of(field.column)) for field in plan.fields)
     required = dict.fromkeys(column for field in fields for column in field.columns)
