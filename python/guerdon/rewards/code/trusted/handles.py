@@ -2,8 +2,8 @@
 
 - An object of the program's own class is a `Handle` here: its methods and operators run there, and
   return data, or another handle.
-- Comparisons are decided here. An object never equals data: the program could have it equal any
-  value. Tests that compare two objects by value get no score.
+- Comparisons are decided here. An object equals itself alone: the program could have it equal any
+  value. Tests that compare by value the objects of a class that they called get no score.
 - An object of a class that the tests or the prelude define (a ListNode) is created again on the
   other side, with its attributes; classes of a program are never created here.
 """
@@ -46,7 +46,7 @@ _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class ObjectHost(Protocol):
-    """Runs operations on an object in the program's process."""
+    """Whoever has the program's process do something with an object."""
 
     def ask(self, act: str, args: list[Any]) -> Any:
         """Returns the value of an act."""
@@ -125,10 +125,7 @@ class Handle(Opaque):
         return self.guerdon_program.ask("contains", [self, item])
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        # Whether two objects are equal only their class could say, and a test may want them not to be.
-        if self.guerdon_is_compared(other) or (isinstance(other, Handle) and not is_same(self, other)):
+        if self is not other and self.guerdon_is_compared(other):
             self.guerdon_program.refuse()
         return is_same(self, other)
 
