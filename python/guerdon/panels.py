@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from guerdon import parse as parsers
 from guerdon._functions.cache_folder import Cache, checked_cache
@@ -23,7 +23,7 @@ from guerdon._functions.stateful import StatefulReward
 from guerdon._lanes.http.composite import CompositeReward, compared, compared_by, member_spec, wants_of
 from guerdon._lanes.http.compound import CompoundPlan
 from guerdon._lanes.http.options import name_of, non_empty_text
-from guerdon._lanes.http.reward import HttpReward
+from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon._lanes.http.rubric import Rubric
 from guerdon._lanes.http.server import Server
 from guerdon._system.units import integer, number
@@ -142,6 +142,12 @@ def panel(
     )
 
 
+_ABOUT_TWO: Final = (
+    "pass_messages= sends one sample's messages, and a comparison is about two: put {prompt}, {completion_a} and {completion_b} "
+    "into prompt=."
+)
+
+
 @partial(with_known_options, others=judge, values=(Server, Limit))
 def pairwise(
     better: Callable[..., Any] | StatefulReward | None = None,
@@ -214,8 +220,8 @@ def pairwise(
     if rounds is not None:
         if schedule != "swiss":
             raise RegistrationError(f"{wrong}rounds={rounds!r} is for schedule='swiss' alone.")
-        if (integer(rounds) or 0) < 1:
-            raise RegistrationError(f"{wrong}rounds={rounds!r}: expected a whole number of at least 1.")
+        if not 1 <= (integer(rounds) or 0) < 1 << 16:
+            raise RegistrationError(f"{wrong}rounds={rounds!r}: expected a whole number from 1 to 65535.")
     comparisons = Comparisons(schedule, rounds, score, both_orders)
     if better is not None:
         judges = {"model": model, "prompt": prompt, "parse": parse, **options}
@@ -226,6 +232,8 @@ def pairwise(
                 f"pairwise(reward(better, {odd}=…))."
             )
         function = better if hasattr(type(better), "__guerdon_decorated__") else reward(better)
+        if isinstance(function, HttpReward) and is_given(function, "pass_messages", True):
+            raise RegistrationError(f"{wrong}{_ABOUT_TWO}")
         compares = member_spec(name, "comparison", function)
         policy = checked_policy(name, Options(name=name, **options), "group")
         return CompositeReward((pairwise, given), compared_by(name, compares, comparisons, policy))
@@ -233,10 +241,7 @@ def pairwise(
         raise RegistrationError(f"{wrong}expected a function that compares, or model= and prompt= of a judge.")
     _refuse_votes(name, options)
     if options.get("pass_messages"):
-        raise RegistrationError(
-            f"{wrong}pass_messages= sends one sample's messages, and a comparison is about two: put {{prompt}}, {{completion_a}} "
-            "and {completion_b} into prompt=."
-        )
+        raise RegistrationError(f"{wrong}{_ABOUT_TWO}")
     if parse is None:
         parse = parsers.regex(r"\[\[([ABC])\]\]", {"A": 1.0, "B": 0.0, "C": 0.5})
     asked = judge(model=model, prompt=prompt, parse=parse, name=name, **options)

@@ -138,6 +138,14 @@ def test_a_program_that_hangs_passes_no_lenient_test() -> None:
         ([], "add", "holds no tests"),
         (3, "add", "holds no tests"),
         ("check(add)", "add", "before it called the program: NameError"),
+        ("check(Solution().add)", "add", "before it called the program: NameError"),
+        ("assert add(1, 1) == 2\ndef test_a():\n    yield add(1, 1) == 3", "add", "the test test_a yields"),
+        (
+            "import unittest as u\nassert add(1, 1) == 2\nclass TestA(u.TestCase):\n"
+            "    async def test_a(self): self.assertEqual(add(1, 1), 3)",
+            "add",
+            "TestA.test_a is not run by unittest",
+        ),
         ("add(lambda: add)", "add", "with what can't be sent: a function is no data"),
         ("def tests_add():\n    assert add(1, 1) == 2", "add", "the tests never called the program"),
         (["import math", "x = 1"], "add", "the tests never called the program"),
@@ -335,6 +343,7 @@ ASKED = (
     ("def head(self): return self", "def head(self): return Row(1)", "row = Row(1)\nassert row.head() is row"),
     ("return Row(*self.parts, *other.parts)", "self.parts += other.parts; return self", COPIED),
     ("return await", "await", "import asyncio\nassert asyncio.run(size(Row(1))) == 1"),
+    ("return await", "await", "async def check(_):\n    assert await size(Row(1, 2)) == 2"),
     ("return await", "await", "async def test_a():\n    assert await size(Row(1, 2)) == 2"),
     (
         "async def size(self): return",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, RegistrationError, RewardBatch, Status, pairwise, parse
+from guerdon import DataError, Dispatcher, RegistrationError, RewardBatch, Status, judge, pairwise, parse
 from tests.http.comparisons import COMPARES, comparing, fair, numbers
 from tests.http.scoring import asked
 from tests.http.server import Server, chat_completion, question, serving
@@ -183,7 +183,7 @@ def test_a_group_that_runs_out_of_time_has_the_scores_that_there_are(bound: str)
         ({"schedule": "swiss", "rounds": 0}, "rounds=0"),
         ({"votes": 3}, "votes= is for guerdon.judge alone"),
         ({"prompt": "{completion_a}"}, "needs both samples"),
-        ({"parse": float}, "a comparison's parse= is one of guerdon.parse"),
+        ({"fallback": judge(**NOWHERE, prompt="{completion}")}, "fallback= is for others"),
     ],
 )
 def test_odd_comparisons_are_refused(options: dict[str, Any], problem: str) -> None:

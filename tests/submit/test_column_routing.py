@@ -54,9 +54,16 @@ class _Recorded:
 
         class Use:
             def __new__(
-                cls, names: Any, columns: Any, finish_names: Any = (), finish_columns: Any = (), tokens: Any = None
+                cls,
+                names: Any,
+                columns: Any,
+                finish_names: Any = (),
+                finish_columns: Any = (),
+                tokens: Any = None,
+                second: Any = (),
             ) -> Any:
                 assert tokens is None
+                assert not second
                 return (names, columns, finish_names, finish_columns)
 
         with pytest.MonkeyPatch.context() as patch:

@@ -352,9 +352,10 @@ def _start(
         )
     except ValueError as error:
         raise RegistrationError(f"this dispatcher can't start: {error}.") from None
-    threads = KeyThreads(keys)
     cluster: Cluster | None = None
+    threads: KeyThreads | None = None
     try:
+        threads = KeyThreads(keys)
         serves = journal is not None or trace is not None or remote is not None
         supervisor = start_lanes(engine, specs, serves=serves, on_stall=stall_reports)
         if make_cluster is not None and remote is not None:

@@ -3,7 +3,7 @@
 //! Each call of a composite function may request one call on a sample in each of its slots. The
 //! calls of one slot are a separate batch with a `CallOwner`, so lanes, retries, limits and
 //! gathering treat member calls like other calls. If the owner's calls are on groups, its member
-//! calls are on pairs of samples: the slot is the distance of the second from the first (`Pairs`).
+//! calls are on pairs of samples: the second is `slot + 1` places behind the first (`Pairs`).
 
 use crate::function::FunctionId;
 use crate::outcome::{Note, Outcome};

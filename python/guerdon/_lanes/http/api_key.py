@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guerdon._lanes.http.address import read_small_file
 from guerdon._worker.invoke.reasons import reason_of
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["ApiKey", "KeyThreads"]
 
 
+# A function that hangs while it gives a key keeps its thread, which no process waits for.
+_LONGEST_END_S: Final = 0.5
+
+
 class KeyThreads:
     """The threads that give keys to one engine."""
 
@@ -37,7 +41,7 @@ class KeyThreads:
         """Ends them, and waits up to `timeout` seconds for functions that are giving a key."""
         for requests, _ in self._threads:
             requests.close()
-        ends = time.monotonic() + timeout
+        ends = time.monotonic() + min(timeout, _LONGEST_END_S)
         for _, thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, ends - time.monotonic()))
@@ -72,6 +76,10 @@ class ApiKey:
                 raise RegistrationError(
                     f"reward function {function!r}: the environment has no {name}. Set it to the API key, or name "
                     "the variable that holds it: api_key_env=…."
+                )
+            if not _is_text(key):
+                raise RegistrationError(
+                    f"reward function {function!r}: api_key_env={self.env!r} holds bytes that are not UTF-8."
                 )
             return key
         if self.file is None:
@@ -120,3 +128,11 @@ def _is_there(path: str) -> bool:
         return os.path.lexists(os.path.expanduser(path))
     except ValueError:  # a NUL
         return False
+
+
+def _is_text(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,16 +97,18 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
         raise RegistrationError(
             f"{wrong}the member {spec.name!r} has a batch_size: a {kind} asks about one sample at a time."
         )
-    policy = spec.policy
-    for option, value, usual in (
-        ("total_timeout", policy.total_timeout, None),
-        ("on_failure", policy.on_failure, "nan"),
-        ("max_failure_rate", policy.max_failure_rate, None),
-        ("run_if", spec.run_if, None),
-    ):
+    for option, value, usual in _of_calls(spec):
         if value != usual:
             raise RegistrationError(f"{wrong}the member {spec.name!r} has a {option}: give it to the {kind}.")
     return judge or spec
+
+
+def _of_calls(spec: FunctionSpec) -> Iterator[tuple[str, object, object]]:
+    """Yields the options that a function has for itself alone, with the default of each."""
+    yield "total_timeout", spec.policy.total_timeout, None
+    yield "on_failure", spec.policy.on_failure, "nan"
+    yield "max_failure_rate", spec.policy.max_failure_rate, None
+    yield "run_if", spec.run_if, None
 
 
 def _parsed(spec: FunctionSpec) -> FunctionSpec | None:
@@ -145,6 +147,9 @@ def parser_of(name: str, given: Callable[..., Any]) -> FunctionSpec:
         made = given.spec
         if made.lane != "process" or made.shape != "sample" or made.batch_size is not None or made.stateful:
             raise RegistrationError(f"{wrong}expected a function of one text that runs in workers (lane='process').")
+        for option, value, usual in _of_calls(made):
+            if value != usual:
+                raise RegistrationError(f"{wrong}it has {option}=, which is for the judge.")
         assert not isinstance(made.target, StatefulReward)
         target = made.target
         spec = replace(spec, item=target, target=target, policy=made.policy)
@@ -181,11 +186,11 @@ def compared(judge: FunctionSpec, comparisons: Comparisons) -> FunctionSpec:
     Raises:
         RegistrationError: Its prompt does not name both.
     """
+    judge = replace(_parsed(judge) or judge, member_of=None)
     plan = judge.http
     if not isinstance(plan, Plan):
         raise RegistrationError(
-            f"reward function {judge.name!r}: a comparison's parse= is one of guerdon.parse, such as parse.choice(['A', 'C', 'B']), "
-            "not a function. Compare in a function of your own instead: pairwise(better)."
+            f"reward function {judge.name!r}: a comparison asks one judge once: fallback= is for others."
         )
     second = _second_columns(judge.name, "prompt: a comparison", [field.column for field in plan.fields])
     fields = tuple(replace(field, column=column_of(field.column)) for field in plan.fields)

@@ -251,6 +251,8 @@ def _headers(function: str, given: object, key: ApiKey) -> tuple[tuple[str, str]
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
         raise RegistrationError(f"{wrong}=: expected a dict of strings.")
     for name, value in given.items():
+        if any("\ud800" <= character <= "\udfff" for character in name + value):
+            raise RegistrationError(f"{wrong}: {name!r} has half a surrogate, which no request can hold.")
         if name.lower() in _OWN_HEADERS:
             raise RegistrationError(f"{wrong}: {name!r} is set by guerdon. Leave it out.")
         if "{key}" in value and key == ApiKey():

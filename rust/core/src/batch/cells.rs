@@ -202,6 +202,16 @@ impl Batch {
         reported.get(&function).and_then(|reported| reported.extra.get(&sample)).cloned().unwrap_or_default()
     }
 
+    /// Removes a named value that the call of one sample reported.
+    pub(crate) fn remove_extra(&self, sample: usize, function: FunctionId, name: &str) {
+        let mut reported = self.reported.lock();
+        let extra = reported.get_mut(&function).and_then(|reported| reported.extra.get_mut(&sample));
+        let removed: Vec<_> =
+            extra.into_iter().flat_map(|extra| extra.extract_if(.., |(one, _)| &**one == name)).collect();
+        drop(reported);
+        drop(removed); // an answer may be long
+    }
+
     pub(crate) fn count_shared(&self, function: FunctionId) {
         self.shared[function].fetch_add(1, Ordering::Relaxed);
     }

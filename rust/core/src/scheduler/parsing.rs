@@ -79,13 +79,21 @@ impl SchedulerCore {
             Some(Parsing::By(_)) if end.outcome.status == Status::Abstained => {
                 let parser = self.parser_call(owner.function, call);
                 self.call_members(&owner.batch, owner.function, parser.as_slice());
+                // The sweep that gave up the judge's call may have passed before.
+                if owner.batch.grid().read(owner.first(end.sample), owner.function).is_some() {
+                    self.give_up_members(&owner.batch, parser.as_slice());
+                }
                 None
             }
             Some(Parsing::Of(judge)) => {
                 let slot = end.slot - self.parser_slot(owner.function, 0);
                 let answered = self.batch(self.member_batch(owner.batch.id(), owner.function, slot))?;
-                let (_, attempts) = answered.grid().read(end.sample, judge)?;
+                let (judged, attempts) = answered.grid().read(end.sample, judge)?;
                 let mut extra = answered.extra_at(end.sample, judge);
+                let mut outcome = end.outcome;
+                if judged.times.started_ns != 0 {
+                    outcome.times.started_ns = judged.times.started_ns; // the whole span counts
+                }
                 let mut note = end.note;
                 if let (Some(note), Some(answer)) = (&mut note, answer_in(&extra)) {
                     let shown: String = answer.chars().take(SHOWN).collect();
@@ -93,7 +101,8 @@ impl SchedulerCore {
                     note.reason.push_str(&format!(" (parse= of the answer {shown:?}{more})"));
                 }
                 extra.retain(|(name, _)| name != ANSWER);
-                Some(MemberEnd { slot, attempts, note, extra, ..end })
+                answered.remove_extra(end.sample, judge, ANSWER);
+                Some(MemberEnd { slot, outcome, attempts, note, extra, ..end })
             }
             _ => Some(end),
         }

@@ -112,11 +112,15 @@ def asked_of_program(texts: list[str]) -> set[str]:
 
 
 def _harness(tree: ast.Module, defined: Collection[str]) -> set[str]:
-    """The name ``check`` where a function of the program is passed to it: the row lacks its
-    definition. A function of this name may be the program's otherwise."""
+    """The name ``check`` where a function is passed to it: the row lacks its definition. A function
+    of this name may be the program's otherwise."""
+
+    def is_function(one: ast.expr) -> bool:
+        return isinstance(one, (ast.Attribute, ast.Lambda)) or (isinstance(one, ast.Name) and one.id not in defined)
+
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id="check" as name), args=[ast.Name(id=passed)]) if passed not in defined:
+            case ast.Call(func=ast.Name(id="check" as name), args=passed) if any(map(is_function, passed)):
                 return {name}
     return set()
 

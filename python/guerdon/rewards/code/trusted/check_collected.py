@@ -16,7 +16,7 @@ from typing import Any
 
 from guerdon.errors import DataError
 
-__all__ = ["collected", "outcomes", "run_collected"]
+__all__ = ["collected", "ended", "outcomes", "run_collected"]
 
 
 @contextmanager
@@ -57,6 +57,14 @@ def _is_collected(name: str, one: Any) -> bool:
 
 def _run_class(one: type) -> None:
     if issubclass(one, unittest.TestCase):
+        names = unittest.defaultTestLoader.getTestCaseNames(one)
+        is_async = issubclass(one, unittest.IsolatedAsyncioTestCase)
+        for name in names:
+            test = getattr(one, name)
+            if inspect.isgeneratorfunction(test) or (inspect.iscoroutinefunction(test) and not is_async):
+                raise DataError(
+                    f"check: {one.__name__}.{name} is not run by unittest: it needs no yield, and async an IsolatedAsyncioTestCase"
+                )
         one.setUpClass()
         for case in unittest.defaultTestLoader.loadTestsFromTestCase(one):
             with suppress(unittest.SkipTest), outcomes():
@@ -85,9 +93,22 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
             "function check= that makes them"
         )
     with suppress(unittest.SkipTest), outcomes():
-        found = test(**arguments)
-        if inspect.iscoroutine(found):
-            asyncio.run(found)
+        ended(test(**arguments))
+
+
+def ended(found: Any) -> Any:
+    """Returns the value of a test, which runs to its end if it is async.
+
+    Raises:
+        DataError: It is a generator, of which nothing has run.
+    """
+    if inspect.iscoroutine(found):
+        return asyncio.run(found)
+    if inspect.isgenerator(found) or inspect.isasyncgen(found):
+        raise DataError(
+            f"check: the test {found.__name__} yields, so that a call runs nothing of it: write it without yield"
+        )
+    return found
 
 
 def _parameters(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ Kinds = frozenset[str]
 _DATA: Final[Kinds] = frozenset()
 _GIVEN: Final[Kinds] = frozenset({""})
 _MAKES_DATA: Final = ("all", "any", "bool", "callable", "float", "hash", "int", "isinstance", "len", "repr", "str")
+_MEASURES: Final = ("abs", "bool", "float", "int")
 _COMPARE_ITEMS: Final = ("frozenset", "max", "min", "set", "sorted")
 _IDENTITY: Final = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _DIFFERENCES: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)
@@ -64,6 +65,8 @@ class ObjectUses:
                         self._is_object(right) and not self.kinds(left)
                     ):
                         return node, "subtracts data from an object of the program, or divides it"
+                case ast.expr() | ast.Assert() if self._measures_difference(node):
+                    return node, "finds whether the difference of two objects of the program is zero, which they decide"
                 case ast.expr() if self._compares_objects(node):
                     return node, "compares objects of the program"
         return None
@@ -98,6 +101,31 @@ class ObjectUses:
         """Returns whether it is one, and nothing else."""
         kinds = self.kinds(node)
         return bool(kinds) and "" not in kinds
+
+    def _measures_difference(self, node: ast.AST) -> bool:
+        """Returns whether it finds the size or the truth of a difference of two objects."""
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[one]) if name in _MEASURES:
+                return self._is_difference(one)
+            case ast.UnaryOp(op=ast.Not(), operand=one) | ast.Assert(test=one):
+                return self._is_difference(one)
+            case ast.Compare(left=one, comparators=[ast.Constant(value=0)]):
+                return self._is_difference(one)
+        return False
+
+    def _is_difference(self, node: ast.expr) -> bool:
+        match node:
+            case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
+                return bool(self.kinds(left) and self.kinds(right))
+            case ast.Name(id=name):
+                return any(
+                    isinstance(one, ast.Assign)
+                    and isinstance(one.value, ast.BinOp)
+                    and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
+                    and self._is_difference(one.value)
+                    for one in self._nodes
+                )
+        return False
 
     def _compares_objects(self, node: ast.expr) -> bool:
         match node:
