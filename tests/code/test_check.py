@@ -141,8 +141,7 @@ def test_a_program_that_hangs_passes_no_lenient_test() -> None:
         ("check(Solution().add)", "add", "before it called the program: NameError"),
         ("assert add(1, 1) == 2\ndef test_a():\n    yield add(1, 1) == 3", "add", "the test test_a yields"),
         (
-            "import unittest as u\nassert add(1, 1) == 2\nclass TestA(u.TestCase):\n"
-            "    async def test_a(self): self.assertEqual(add(1, 1), 3)",
+            "import unittest as u\nadd(1, 1)\nclass TestA(u.TestCase):\n    async def test_a(self): assert add(1, 1) == 3",
             "add",
             "TestA.test_a is not run by unittest",
         ),

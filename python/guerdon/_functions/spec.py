@@ -173,7 +173,7 @@ class FunctionSpec:
 
     @property
     def can_fall_back(self) -> bool:
-        """Whether another member scores the samples on which its own judge fails."""
+        """True if another member scores the samples on which its own judge fails."""
         composition = self.composition
         return composition is not None and composition.kind == "fallback" and len(composition.names) > 1
 

@@ -12,8 +12,8 @@ use crate::config::settings;
 
 /// Raises `ValueError` where the requests of a `Plan.config` can't be made.
 #[pyfunction]
-pub fn check_http(given: &Bound<'_, PyAny>) -> PyResult<()> {
-    settings::<HttpSettings>(given)?.function(&[], &[]).map(drop).map_err(PyValueError::new_err)
+pub fn check_http(config: &Bound<'_, PyAny>) -> PyResult<()> {
+    settings::<HttpSettings>(config)?.function(&[], &[]).map(drop).map_err(PyValueError::new_err)
 }
 
 /// The score in an answer, None where it abstains. A `ValueError` has the reason if there is none.

@@ -46,7 +46,7 @@ _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class ObjectHost(Protocol):
-    """Whoever has the program's process do something with an object."""
+    """Runs operations on an object in the program's process."""
 
     def ask(self, act: str, args: list[Any]) -> Any:
         """Returns the value of an act."""
