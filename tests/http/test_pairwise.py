@@ -74,16 +74,13 @@ def test_win_rates_are_shares() -> None:
     assert result.extra["pairwise/ties"] == [1.0, 0.0, 1.0]
 
 
-@pytest.mark.fault(
-    "a judge takes the completion that it sees first, whatever it says",
-    sees="each pair is a tie, counted in `pairwise/flips`",
-)
-def test_another_parser_reads_answers_without_brackets() -> None:
+@pytest.mark.parametrize("parser", [parse.choice(["A", "C", "B"]), lambda answer: float(answer.endswith("A"))])
+def test_another_parser_reads_answers_without_brackets(parser: Any) -> None:
     def worded(path: str, body: dict[str, Any]) -> Any:
         one, other = numbers(body)
         return chat_completion(f"A is long.\nVerdict: {'A' if one > other else 'B'}")
 
-    result, _ = compared(worded, ["3", "1", "2"], schedule="all", parse=parse.choice(["A", "C", "B"]))
+    result, _ = compared(worded, ["3", "1", "2"], schedule="all", parse=parser)
     assert np.argsort(result.rewards.ravel()).tolist() == [1, 2, 0]
 
 
@@ -93,6 +90,10 @@ def test_a_group_of_one_abstains() -> None:
     assert not server.bodies
 
 
+@pytest.mark.fault(
+    "a judge takes the completion that it sees first, whatever it says",
+    sees="each pair is a tie, counted in `pairwise/flips`",
+)
 def test_a_pair_that_flips_is_a_tie() -> None:
     result, _ = compared(lambda *_: chat_completion("[[A]]"), ["1", "2", "3"], schedule="all")
     np.testing.assert_allclose(result.rewards.ravel(), 0.5)
