@@ -53,6 +53,16 @@ def test_a_function_reads_each_answer_in_a_worker(where: str) -> None:
     assert repr(made) == f"<reward function 'judge': {server.url}/chat/completions, timeout 20 s>"
 
 
+def test_the_time_of_a_call_is_that_of_the_request_and_the_parser() -> None:
+    def slow(path: str, body: Any) -> Any:
+        time.sleep(0.4)
+        return chat_completion("five")
+
+    with serving(slow) as server:
+        result = scored(judge(base_url=server.url, parse=length, **ASK), ["a"])
+    assert result.timings["judge"]["run_p50_s"] >= 0.4
+
+
 @pytest.mark.fault(
     "a user's parser of a judge's answers raises, hangs, dies or returns no number",
     sees="an error of that sample that shows the answer; the worker is replaced, and the judge is not asked again",
