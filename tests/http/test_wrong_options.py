@@ -99,6 +99,7 @@ def test_a_wrong_option_is_refused_by_name(maker: str, option: str, value: objec
         ("judge", {"response_format": "json_schema"}, "parse=parse.json"),
         ("judge", {"body": {"stop": {1}}}, "can't be encoded as JSON"),
         ("judge", {"headers": {"a b": "c"}}, "is not a valid HTTP header"),
+        ("judge", {"headers": {"x": "\udce4"}}, "has half a surrogate"),
         ("judge", {"ca_file": "/no/such"}, "can't be read"),
         ("judge", {"timeout": -1}, "timeout=-1"),
         ("judge", {"base_url": "http:///v1"}, "is not an address"),
