@@ -372,6 +372,11 @@ def test_attributes_of_any_name_are_the_programs(tested: CodeReward) -> None:
     assert run(tested, card.replace("7", "8"), test).score == 0.0
 
 
+def test_a_function_of_the_program_may_be_called_check(tested: CodeReward) -> None:
+    tests = ["assert check(2) == 2", "import math\nassert check(math.pi) > 3", "assert check(abs(-1)) == 1"]
+    assert run(tested, "def check(x): return x", tests, "check").score == 1.0
+
+
 def test_an_object_without_a_number_is_the_programs_fault(tested: CodeReward) -> None:
     program = (
         "import sys\nsys.modules['guerdon.rewards.code.child.objects'].Objects.number = lambda *_: -1\n"

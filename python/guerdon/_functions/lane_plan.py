@@ -78,7 +78,7 @@ class _Prices(Protocol):
 
     @property
     def max_cost(self) -> float | None:
-        """What the requests of a run may cost."""
+        """The most that the requests of a run may cost."""
 
     @property
     def longest_answer(self) -> int | None:

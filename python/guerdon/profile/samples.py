@@ -15,7 +15,7 @@ __all__ = ["Case", "Row", "Score", "checked_rows", "exception_of", "text_of"]
 
 Row = Mapping[str, Any]
 
-# Of rust/process/src/output_meter.rs: what a function raises begins with the exception's type.
+# A reason of rust/process/src/output_meter.rs; one of an exception begins with its type.
 _FLOOD: Final = re.compile(r"printed \d+ bytes, more than its max_output of ")
 # Added by `guerdon._worker.resource_limits` behind the message of the exception.
 _NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)

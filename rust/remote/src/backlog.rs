@@ -142,7 +142,7 @@ mod tests {
         // Behind a slow link more wait, up to a bound.
         assert_eq!(backlog(5 * MS, 100 * MS).window(1), 1 + 45);
         assert_eq!((backlog(MS, u64::MAX).window(2), backlog(MS, u64::MAX).low(2)), (2 * 65, 2 * 33));
-        // As many calls that take no time are on the way, and none goes to and fro.
+        // The bound of calls on the way holds for calls that take no time; none goes to and fro.
         assert_eq!((backlog(1, 2 * MS).window(2), backlog(1, 2 * MS).low(2)), (2 * 65, 2));
     }
 

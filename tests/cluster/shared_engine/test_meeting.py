@@ -1,5 +1,5 @@
-"""Where the ranks of a host meet: who may be there, the first record of a connection, what tells
-functions from others', and what killed processes leave."""
+"""The meeting place of a host's ranks: its users, the first record of a connection, the digest of
+functions, and the remains of killed processes."""
 
 from __future__ import annotations
 

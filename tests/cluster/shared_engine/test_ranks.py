@@ -42,7 +42,7 @@ def scored(rank: Rank, seconds: float = 0.0) -> dict[str, Any]:
 
 
 def assert_right(answer: dict[str, Any], engine: tuple[str, str] | None = None) -> None:
-    """As a serial loop would have it; given an engine, from that one and without a warning."""
+    """Has the values of a serial loop; a given engine computes them without a warning."""
     assert answer["rewards"] == VALUES
     assert answer["status"] == ["OK"]
     if engine is not None:

@@ -33,7 +33,7 @@ class Cost:
 
     Attributes:
         price: Of a million tokens: input, cached, written to the cache, output. None without.
-        max_cost: What the requests of a run may cost.
+        max_cost: The most that the requests of a run may cost.
         keep_answers: Whether what the judge said goes into `RewardBatch.extra`.
         longest_answer: Tokens that an answer has at most, where the request says so.
     """

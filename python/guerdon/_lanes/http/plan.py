@@ -117,7 +117,7 @@ class Plan:
         )
 
     def _response(self) -> str | dict[str, Any]:
-        """How the engine reads a response."""
+        """The form in which the engine reads a response."""
         if self.api == "sandbox":
             return self.api
         return {self.api: self.path or None} if self.api in ("rewards", "score") else {"judge": (self.api, self.parse)}

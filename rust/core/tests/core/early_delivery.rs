@@ -148,7 +148,7 @@ async fn a_quorum_need_not_wait_for_samples_that_were_never_added() {
     assert_eq!(statuses(&batch, 0)[2..4], [Status::Cancelled; 2]);
 }
 
-/// What a function makes of a whole group needs all of it, whatever a quorum says.
+/// A function of whole groups gets all samples of one, with any quorum.
 #[tokio::test(start_paused = true)]
 async fn finish_group_gets_a_group_that_is_whole() {
     let script = |ask: &Ask| match ask.kind {

@@ -106,7 +106,7 @@ async fn a_call_is_ended_once() {
     let again = lane.take();
     assert_eq!((again.len(), again.first(0), again.size(0)), (1, 1, 1));
     drop(frame);
-    // What the first frame dropped comes in a frame of its own.
+    // The calls that the first frame dropped come in a separate frame.
     assert_eq!(lane.take().first(0), 2);
 }
 

@@ -120,7 +120,10 @@ def _harness(tree: ast.Module, defined: Collection[str]) -> set[str]:
 
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id="check" as name), args=passed) if any(map(is_function, passed)):
+            case ast.Call(func=ast.Name(id="check" as name), args=[ast.Name(id=passed)]) if passed not in defined:
+                return {name}
+            # The value of a harness is not used; that of a function of the program is.
+            case ast.Expr(ast.Call(func=ast.Name(id="check" as name), args=args)) if any(map(is_function, args)):
                 return {name}
     return set()
 

@@ -50,7 +50,7 @@ class ObjectUses:
             self._follow()
 
     def undecidable(self) -> tuple[ast.expr | ast.stmt, str] | None:
-        """What a program would decide itself, and why, if there is something."""
+        """Returns a part of the tests that the program would decide, and the reason; or None."""
         for node in self._nodes:
             match node:
                 case ast.With(items=items, body=body) if any(self.kinds(one.context_expr) for one in items):
