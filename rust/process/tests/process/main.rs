@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use guerdon_core::function::Shape;
 use guerdon_core::outcome::{Status, Traceback};
-use guerdon_core::text::TextKind;
+use guerdon_wire::text::TextKind;
 
 use rig::{Rig, reason, spec, statuses, values, wait};
 
