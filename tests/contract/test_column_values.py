@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, Status, group_reward, reward
-from guerdon._functions.serialization.column_values import dumps
+from guerdon._functions.serialization import function_pickler
+from guerdon._functions.serialization.column_values import BatchPickler
 from guerdon._worker import columns as worker_columns
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.misbehaving_functions import NotesItsLoads, SlowToLoad, UnfitToLoad
@@ -114,12 +115,36 @@ def test_a_class_that_only_this_process_knows_is_made_once_for_all_its_values() 
     """Making it takes ten times as long as reading a value of it."""
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec("class Spec:\n    def __init__(self, answer): self.answer = answer", scope)
-    pickles, _ = dumps([[scope["Spec"](index) for index in range(16)]])
+    pickles, _ = BatchPickler().dumps([[scope["Spec"](index) for index in range(16)]])
     worker_columns._known.clear()
     rows = [worker_columns._load(memoryview(pickled)) for pickled in pickles]
     assert [row[0][0].answer for row in rows] == list(range(16))
     assert len(worker_columns._known) == 1
     assert len({type(row[0][0]) for row in rows}) == 1
+
+
+def test_a_class_that_only_this_process_knows_is_pickled_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pickling it takes a hundred times as long as pickling a value of it."""
+    pickled: list[object] = []
+    original = function_pickler.dumps
+    monkeypatch.setattr(
+        function_pickler, "dumps", lambda value, *args: (pickled.append(value), original(value, *args))[1]
+    )
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec("class Spec:\n    def __init__(self, answer): self.answer = answer", scope)
+    spec = scope["Spec"]
+    with Dispatcher(
+        [
+            reward(lambda completion, value: float(value.answer), name="first"),
+            reward(lambda completion, value, other: float(value.answer), name="second"),
+        ],
+        workers=1,
+    ) as made:
+        for _ in range(2):
+            pickled.clear()
+            result = made.score(completions=["c"] * 200, value=[spec(1)] * 200, other=[spec(2)] * 200)
+            assert result.rewards.min() == 1
+            assert pickled == [spec]
 
 
 def test_values_of_classes_that_only_this_process_knows() -> None:
@@ -181,7 +206,7 @@ def test_a_view_of_a_tensor_travels_without_the_rest_of_it() -> None:
     torch = pytest.importorskip("torch")
     whole = torch.arange(64 * 1024, dtype=torch.float32).reshape(64, 1024)
     views: list[object] = [*whole[:8], whole[:, 5], {"row": whole[9]}, whole[10].requires_grad_()]
-    pickles, modules = dumps([views])
+    pickles, modules = BatchPickler().dumps([views])
     assert len(pickles) == len(views)
     assert max(map(len, pickles)) < 6000
     assert "torch._utils" in modules

@@ -6,11 +6,14 @@ import asyncio
 import gc
 import math
 import os
+import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -194,6 +197,42 @@ def test_a_function_of_the_batch_contract_runs_on_the_batch_of_calls_that_came_t
 def test_failures_are_in_the_result_and_not_raised(dispatcher: Dispatcher) -> None:
     found = asyncio.run(together(dispatcher, *({"completion": "bad", "pause": 0.0} for _ in range(64))))
     assert all(isinstance(one, SampleResult) and one.status["length"] is Status.ERROR for one in found)
+
+
+@pytest.mark.parametrize("lane", ["thread", "process"])
+def test_a_sample_reads_its_own_notes_however_many_others_failed(lane: Any) -> None:
+    """If each sample listed the failures of its batch, the loop would be blocked for seconds."""
+
+    def fails(completion: str) -> float:
+        raise ValueError(completion)
+
+    def operations(count: int) -> Counter[str]:
+        """Calls of functions on the loop's thread, by their names."""
+        called: Counter[str] = Counter()
+
+        def note(frame: FrameType, event: str, function: Any) -> None:
+            if event == "c_call":
+                called[function.__qualname__] += 1
+            elif event == "call":
+                called[frame.f_code.co_qualname] += 1
+
+        async def main() -> list[Any]:
+            sys.setprofile(note)
+            try:
+                return await together(made, *({"completion": str(index)} for index in range(count)))
+            finally:
+                sys.setprofile(None)
+
+        for index, one in enumerate(asyncio.run(main())):
+            assert one.reasons["fails"] == f"ValueError: {index}"
+        return called
+
+    with Dispatcher([reward(fails, lane=lane)], workers=1, max_failure_rate=1.0) as made:
+        made.score(completions=["warm"] * 8)
+        few, many = operations(16), operations(256)
+    assert (few["Batch.reasons"], many["Batch.reasons"]) == (16, 256)
+    assert few["BatchResult.failures"] == many["BatchResult.failures"] == 0
+    assert many.total() / 256 < 1.5 * few.total() / 16
 
 
 def test_on_failure_raise_raises_for_the_sample_that_failed() -> None:

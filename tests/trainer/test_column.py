@@ -8,6 +8,7 @@ import pickle
 import signal
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -17,6 +18,7 @@ import pytest
 from guerdon import ClosedError, DataError, Dispatcher, GuerdonWarning, RewardFailureError, group_reward, reward
 from guerdon._batch.trainer.batches import MOST_OPEN
 from guerdon._batch.trainer.column import RewardColumn
+from guerdon._batch.trainer.context import MOST_EXTRA, TrainerContext, TrainerMemory
 
 # These call columns by themselves, as no trainer does whose treatment of failures is known.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not known to leave out samples")
@@ -222,6 +224,30 @@ def test_the_first_column_logs() -> None:
         made.reward_funcs[0](**given)
         assert len(extra) == 1
         assert metrics == {}
+
+
+def test_keys_that_differ_from_sample_to_sample_make_a_bounded_number_of_columns() -> None:
+    """Each would be a column of None in every later batch."""
+    memory, lengths = TrainerMemory(), []
+
+    @reward(lane="thread")
+    def keyed(completion: str) -> dict[str, float]:
+        return {"score": 1.0, completion: 0.5}
+
+    with Dispatcher([keyed]) as made:
+        for step in range(6):
+            result = made.score(completions=[f"sample {step}-{index}" for index in range(100)])
+            extra: dict[str, list[Any]] = {}
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                TrainerContext(memory).log(result, {"log_extra": extra.__setitem__}, "main")
+            assert {len(values) for values in extra.values()} == {100}
+            assert len(result.extra) == 100
+            assert [str(one.message)[:64] for one in caught] == (
+                ["reward function 'keyed' records values under more than 256 names"] if step == 2 else []
+            )
+            lengths.append(len(extra))
+    assert lengths == [100, 200, MOST_EXTRA, MOST_EXTRA, MOST_EXTRA, MOST_EXTRA]
 
 
 def test_bad_batches_are_refused_by_every_column() -> None:

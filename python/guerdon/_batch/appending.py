@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon._batch.column_routing import ColumnRouter, unshippable
 from guerdon._batch.columns import TRAINER_STATE, collect, refuse_singular
-from guerdon._functions.serialization.column_values import dumps
+from guerdon._functions.serialization.column_values import BatchPickler
 from guerdon.errors import ClosedError, DataError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Appender:
                 routed.columns,
                 routed.uses,
                 count=data.samples,
-                dumps=dumps,
+                dumps=BatchPickler().dumps,
                 group=group_index,
                 samples=places,
                 journal=routed.journal,

@@ -22,7 +22,7 @@ from guerdon._batch.columns import (
     refuse_singular,
 )
 from guerdon._batch.trainer_state import frozen, step_of
-from guerdon._functions.serialization.column_values import dumps
+from guerdon._functions.serialization.column_values import BatchPickler
 from guerdon._functions.spec import FunctionSpec
 from guerdon._system.units import integer
 from guerdon.errors import DataError, RegistrationError
@@ -229,7 +229,7 @@ class Submitter:
                 samples=data.samples,
                 num_generations=num_generations,
                 held=started,
-                dumps=dumps,
+                dumps=BatchPickler().dumps,
                 step=step,
                 journal=routed.journal,
                 **bounds,

@@ -1,4 +1,4 @@
-"""The values of a frame's calls; ``core/src/columns.rs`` documents their form.
+"""The values of a frame's calls; ``wire/src/columns.rs`` documents their form.
 
 - columns-1  A value whose unpickling runs code is unpickled for its own call alone, when that call
   is made: its failure, timeout or crash is charged to this call and to no other.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::function::FunctionId;
 use crate::payload::{Payload, SharedPayload};
-use crate::sent_constants::SentConstants;
-use crate::text::RawText;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::RawText;
 
 /// Pairs of samples with the same distance in their group, whose last sample is before its first.
 #[derive(Clone, Debug)]

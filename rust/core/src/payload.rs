@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::function::FunctionId;
-use crate::sent_constants::SentConstants;
-use crate::text::RawText;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::RawText;
 
 /// The arguments of a batch's calls, captured when the batch was submitted or, if it is streamed,
 /// added to.

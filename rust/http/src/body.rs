@@ -5,7 +5,7 @@
 //! - Making a body takes no lock. A long one is not made at all: `long_body` writes it in pieces
 //!   while it is sent.
 
-use guerdon_core::text::RawText;
+use guerdon_wire::text::RawText;
 use serde::Deserialize;
 
 use crate::escape::{escape_some, length, plain_some};
@@ -183,7 +183,7 @@ fn add<'a>(
 
 #[cfg(test)]
 pub mod tests {
-    use guerdon_core::text::TextKind;
+    use guerdon_wire::text::TextKind;
     use proptest::prelude::*;
 
     use super::*;

@@ -3,7 +3,7 @@
 //! - A lone surrogate, which UTF-8 can't hold, goes as a `\ud83d` escape.
 //! - A text can be written in pieces: each begins with the unit in which the last one ended.
 
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_wire::text::{RawText, TextKind};
 
 /// The most bytes that one unit becomes.
 const LONGEST_UNIT: usize = 6;

@@ -69,7 +69,7 @@ impl LongBody {
 
 #[cfg(test)]
 mod tests {
-    use guerdon_core::text::TextKind;
+    use guerdon_wire::text::TextKind;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

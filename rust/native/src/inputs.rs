@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::kernels::{Input, InputForm};
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_wire::text::{RawText, TextKind};
 
 /// Kind of a column's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::{RawText, TextKind};
 use guerdon_native::NativeLane;
 use guerdon_native::kernels::{Fault, Input, InputForm, Kernel, Score, Stop};
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::{RawText, TextKind};
 use tokio::runtime::Handle;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,7 +7,6 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::{InFlight, Location, Stack};
@@ -113,7 +112,7 @@ impl LaneState {
     /// with these modules.
     pub(super) fn preload(&self, frame: &Frame) {
         let mut new = Vec::new();
-        columns::modules(frame, &mut |name| {
+        frame.modules(&mut |name| {
             let mut known = self.modules.lock();
             if !known.contains(name) {
                 let name = Arc::<str>::from(name);

@@ -1,8 +1,8 @@
 //! Decides whether another loader is tried, or workers load the functions by themselves.
 //!
 //! One loader that dies is replaced at once. After two in a row workers load each function at its
-//! first call; another loader is tried after a wait that doubles with each death. A loader that
-//! hangs is the last one, because no worker can be forked while a loader loads.
+//! first call, until another loader has loaded them; one is tried after a wait that doubles with
+//! each death. A loader that hangs is the last one.
 
 use std::time::Duration;
 
@@ -50,13 +50,9 @@ impl LoadRetries {
         self.late = Late::Always;
     }
 
-    /// Returns whether it is time for another loader; from then on workers don't load late.
-    pub(super) fn tries_again(&mut self, now: Instant) -> bool {
-        let again = matches!(self.late, Late::Until(time) if now >= time);
-        if again {
-            self.late = Late::No;
-        }
-        again
+    /// Returns whether it is time for another loader.
+    pub(super) fn tries_again(&self, now: Instant) -> bool {
+        matches!(self.late, Late::Until(time) if now >= time)
     }
 }
 
@@ -73,9 +69,10 @@ mod tests {
             loading.ended(now);
             assert!(loading.is_late() && !loading.tries_again(now + Duration::from_secs(seconds - 1)));
             now += Duration::from_secs(seconds);
-            assert!(loading.tries_again(now) && !loading.is_late());
+            assert!(loading.tries_again(now) && loading.is_late());
         }
         loading.done();
+        assert!(!loading.is_late());
         loading.ended(now);
         assert!(!loading.is_late());
     }

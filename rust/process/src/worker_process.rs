@@ -20,6 +20,9 @@ use crate::zygote::Zygote;
 
 /// Time to wait for the zygote's report on a worker's end: longer than a round of forks.
 const ASK: Duration = Duration::from_secs(5);
+/// The same if the kernel gave the exit status: a loader that imports modules may delay
+/// the zygote's report.
+const ASK_KNOWN: Duration = Duration::from_millis(200);
 
 /// A worker's process.
 pub(super) struct WorkerProcess {
@@ -55,12 +58,15 @@ impl WorkerProcess {
     /// there was a crash report.
     pub(super) async fn reap(&mut self) -> (ExitStatus, Option<String>) {
         self.child.kill(); // kills the rest of its group
-        let ending = timeout(ASK, self.zygote.reap(&self.child)).await;
+        let shown = self.child.exit_status();
+        let reaped = self.zygote.reap(&self.child);
+        let ending = timeout(if shown.is_some() { ASK_KNOWN } else { ASK }, reaped).await;
         self.output_ended.notify_one();
         if let Some(reader) = self.reader.take() {
             let _ = reader.await; // a reader that panicked reads nothing more
         }
-        (ending.ok().and_then(Result::ok).unwrap_or(ExitStatus::Unknown), self.source.crash())
+        let reported = ending.ok().and_then(Result::ok).filter(|status| *status != ExitStatus::Unknown);
+        (reported.or(shown).unwrap_or(ExitStatus::Unknown), self.source.crash())
     }
 
     /// Gives the process some time to end by itself, on another task, and kills it after that. Its

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use guerdon_core::frame_runner::{FrameEvent, HostedFrame};
 use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_wire::items::Items;
 
 use crate::agent_state::AgentState;
 use crate::frame_values::FrameValues;
 use crate::inspection;
 use crate::link::Link;
-use crate::wire::{FrameHead, Items, PROTOCOL, ToAgent, ToDriver};
+use crate::wire::{FrameHead, PROTOCOL, ToAgent, ToDriver};
 
 /// Largest number of calls in a frame, far above that of any real frame: a damaged count must not
 /// make more answers.

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-use guerdon_core::encoded_values::EncodedValues;
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::sent_constants::SentConstants;
+use guerdon_wire::encoded_values::EncodedValues;
+use guerdon_wire::sent_constants::SentConstants;
 
 /// See the module.
 pub struct FrameValues {

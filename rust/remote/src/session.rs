@@ -13,8 +13,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use guerdon_core::clock::nanos;
-use guerdon_core::columns;
+use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::FrameEvent;
+use guerdon_wire::items::Items;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -26,7 +27,7 @@ use crate::lane_state::LaneState;
 use crate::link::LinkLoss;
 use crate::node::{Node, NodeHold, NodeInput, NodeState, QueuedFrame, TICK};
 use crate::node_frame::NodeFrame;
-use crate::wire::{Items, PROTOCOL, RunningCall, ToAgent, ToDriver};
+use crate::wire::{PROTOCOL, RunningCall, ToAgent, ToDriver};
 
 /// Interval at which the clocks are compared while there is work.
 const PING: Duration = Duration::from_secs(1);
@@ -229,7 +230,7 @@ impl Session {
         if is_damaged {
             let QueuedFrame { guard, mut frame, .. } = queued;
             drop(guard);
-            frame.refuse(columns::UNWRITTEN.to_owned());
+            frame.refuse(Frame::UNWRITTEN.to_owned());
             self.lane.look_at(&self.node);
             return;
         }

@@ -1,33 +1,26 @@
 //! Messages between a driver and an agent.
 //!
-//! - A message is a sequence of items: `u32` length of the body, little-endian, `u8` kind, the
-//!   body. Kind and body are a [`ToAgent`] or a [`ToDriver`] in postcard; a frame's values follow
-//!   its head.
-//! - Nothing is read past the end of an item, and memory is allocated only for bytes that arrived.
-//!   Texts that are too long are truncated.
+//! - A message is a sequence of items ([`Items`]), each a [`ToAgent`] or a [`ToDriver`]; a frame's
+//!   values follow its head. Texts that are too long are truncated.
 //! - The greetings of both sides, of kind 1, have the same layout in all versions, so that each
 //!   side can name the other's version.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use guerdon_core::byte_reader::ByteReader;
 use guerdon_core::call::CallKind;
-use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::FrameEvent;
 use guerdon_core::in_flight::Phase;
 use guerdon_core::outcome::{Cell, Traceback};
-use guerdon_core::sent_constants::SentConstants;
-use serde::de::DeserializeOwned;
+use guerdon_wire::byte_reader::ByteReader;
+use guerdon_wire::items::{ItemError, Items, write};
+use guerdon_wire::sent_constants::SentConstants;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Raised with every change of the items: both sides must have the same.
 pub(crate) const PROTOCOL: u16 = 5;
 
-/// Bytes before the body of an item.
-const HEAD: usize = 5;
 /// Kind of a refusal, in all versions.
 const OLD_REFUSED: u8 = 2;
 /// Most bytes kept of a text.
@@ -59,15 +52,6 @@ impl AgentStats {
             ("abandoned_threads", self.abandoned_threads),
         ]
     }
-}
-
-/// Reason for refusing bytes that correct processes never send.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum WireError {
-    #[error("an item of kind {0} that does not exist or is not well formed")]
-    Malformed(u8),
-    #[error("an item that is not whole")]
-    Truncated,
 }
 
 /// Messages of a driver, in the order of their kinds.
@@ -146,63 +130,6 @@ pub(crate) struct RunningCall {
     pub stack: Result<String, String>,
 }
 
-/// Appends an item. `values` writes the bytes after the message; if it returns false, nothing is
-/// written.
-fn write(message: &impl Serialize, out: &mut Vec<u8>, values: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
-    let start = out.len();
-    out.extend_from_slice(&[0; HEAD - 1]);
-    let is_written = postcard::to_io(message, &mut *out).is_ok() && values(out);
-    if is_written {
-        let length = u32::try_from(out.len() - start - HEAD).unwrap_or(u32::MAX);
-        out[start..start + HEAD - 1].copy_from_slice(&length.to_le_bytes());
-    } else {
-        out.truncate(start);
-    }
-    is_written
-}
-
-/// The items of a message.
-pub(crate) struct Items<'a> {
-    message: &'a [u8],
-    rest: ByteReader<'a>,
-}
-
-impl<'a> Items<'a> {
-    pub(crate) const fn of(message: &'a [u8]) -> Self {
-        Self { message, rest: ByteReader(message) }
-    }
-
-    /// Returns the next item, and the position of the bytes after it in the message.
-    fn next<T: DeserializeOwned>(&mut self) -> Option<Result<(T, Range<usize>), WireError>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let mut item = || {
-            let length = self.rest.u32()? as usize;
-            self.rest.bytes(length.checked_add(1)?)
-        };
-        let Some(item) = item() else {
-            self.rest = ByteReader(&[]);
-            return Some(Err(WireError::Truncated));
-        };
-        let end = self.message.len() - self.rest.0.len();
-        let read = postcard::take_from_bytes(item).map_err(|_| WireError::Malformed(item[0]));
-        Some(read.map(|(message, values)| (message, end - values.len()..end)))
-    }
-
-    /// Reads a refusal of an agent of version 4 or before: a text after a `u32` with its length. It
-    /// names both versions, and postcard would read another text in it.
-    fn old_refusal(&mut self) -> Option<String> {
-        let mut rest = self.rest;
-        let length = rest.u32()? as usize;
-        let mut item = ByteReader(rest.bytes(length.checked_add(1)?)?);
-        let (kind, length) = (item.u8()?, item.u32()? as usize);
-        let text = (kind == OLD_REFUSED && length == item.0.len()).then_some(item.0)?;
-        self.rest = rest;
-        Some(String::from_utf8_lossy(text).into_owned())
-    }
-}
-
 impl ToAgent {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         write(self, out, |_| true);
@@ -223,12 +150,12 @@ impl ToAgent {
             names: frame.names().map(<[String]>::to_vec),
             scores: scored.flat_map(|call| frame.scores(call)).collect(),
         };
-        let values = |out: &mut Vec<u8>| columns::encode(frame, 0..frame.len(), &mut SentConstants::none(), out);
+        let values = |out: &mut Vec<u8>| frame.encode(0..frame.len(), &mut SentConstants::none(), out);
         write(&Self::Frame(head), out, values)
     }
 
     /// Returns the next item of a message, and the position of a frame's values in it.
-    pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<(Self, Range<usize>), WireError>> {
+    pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<(Self, Range<usize>), ItemError>> {
         items.next()
     }
 }
@@ -239,8 +166,8 @@ impl ToDriver {
     }
 
     /// The next item of a message.
-    pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<Self, WireError>> {
-        let next = match items.old_refusal() {
+    pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<Self, ItemError>> {
+        let next = match items.next_if(old_refusal) {
             Some(reason) => Ok(Self::Refused(reason)),
             None => items.next()?.map(|(message, _)| message),
         };
@@ -273,6 +200,14 @@ impl ToDriver {
             _ => {}
         }
     }
+}
+
+/// Reads a refusal of an agent of version 4 or before: a text after a `u32` with its length. It
+/// names both versions, and postcard would read another text in it.
+fn old_refusal(mut item: ByteReader<'_>) -> Option<String> {
+    let (kind, length) = (item.u8()?, item.u32()? as usize);
+    let text = (kind == OLD_REFUSED && length == item.0.len()).then_some(item.0)?;
+    Some(String::from_utf8_lossy(text).into_owned())
 }
 
 fn cut(text: &mut String) {

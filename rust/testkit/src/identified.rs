@@ -2,12 +2,12 @@
 
 use std::any::Any;
 
-use guerdon_core::columns::ColumnsWriter;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_wire::columns::ColumnsWriter;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::{RawText, TextKind};
 
 const MARK: &str = "sample ";
 /// Position of the text in a column of one row.

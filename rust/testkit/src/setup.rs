@@ -9,7 +9,7 @@ use std::time::Duration;
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::payload::Payload;
-use guerdon_core::sent_constants::SentConstants;
+use guerdon_wire::sent_constants::SentConstants;
 
 /// Arguments that contain the number of the sample, of a selectable size.
 #[derive(Clone, Copy, Debug)]

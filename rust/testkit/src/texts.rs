@@ -4,8 +4,8 @@ use std::any::Any;
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::{RawText, TextKind};
 
 /// One column of ASCII texts, a text a sample.
 pub struct Texts {

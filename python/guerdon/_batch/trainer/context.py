@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from guerdon._batch.trainer.metrics import LogMetrics, metrics_of
+from guerdon._system.warning import warn
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 # None; and ``leaves_failures_out()``: whether callers without a trainer leave failed samples out.
 INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
 
+# Most columns of one function in a trainer's table. The trainer keeps each for the whole run.
+MOST_EXTRA = 256
+
 ReportedFailures = set[tuple[str, Status]]  # functions and kinds of their failures
 
 
@@ -38,6 +42,8 @@ class TrainerMemory:
     warned_of_zeros: bool = False  # written by `TrainerBatches`, under its lock
     # By function the columns that it ever logged, in order; written by `TrainerContext.log`.
     extra: dict[str, dict[str, None]] = field(default_factory=dict)
+    # Functions that recorded more names than that; written by `TrainerContext.log`.
+    too_many_extra: set[str] = field(default_factory=set)
     reported: ReportedFailures = field(default_factory=set)  # written by `report_failures`
     # Of the batches that this trainer brought; written by `TrainerBatches`.
     failure_rate: FailureRate | None = None
@@ -101,8 +107,16 @@ class TrainerContext:
                 known = self.memory.extra.setdefault(function, {})
                 now = {column for column, _ in recorded.extra}
                 for column, values in recorded.extra:
-                    known.setdefault(column)
-                    log_extra(column, values)
+                    if column in known or len(known) < MOST_EXTRA:
+                        known.setdefault(column)
+                        log_extra(column, values)
+                    elif function not in self.memory.too_many_extra:
+                        self.memory.too_many_extra.add(function)
+                        warn(
+                            f"reward function {function!r} records values under more than {MOST_EXTRA} names; the trainer's "
+                            f"table gets no column for {column!r} and those that follow. result.extra and the journal have "
+                            "them. Use few names, and put what differs between samples into the values."
+                        )
                 for column in known:
                     if column not in now:
                         log_extra(column, [None] * len(result))

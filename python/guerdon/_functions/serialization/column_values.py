@@ -14,63 +14,75 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from guerdon._functions.serialization import function_pickler
 from guerdon._functions.serialization.importable import importable
 from guerdon._functions.serialization.tensors import refuse_device, small_copy
 
-__all__ = ["dumps"]
+__all__ = ["BatchPickler"]
 
 # The loaded modules that workers can import, by name; a reloaded module is checked again. Written
 # by any thread that submits a batch; two of them write the same.
 _known: dict[str, ModuleType | None] = {}
 
 
+# Most classes and functions whose pickles a batch keeps: those may be large.
+_MOST_KEPT = 16
 # Modules that each worker has.
 _EVERYWHERE = {"__main__", "builtins", "copyreg"}
 
 
-def dumps(columns: list[list[object]]) -> tuple[list[bytes], list[str]]:
-    """Pickles some samples of some columns: together if all values are plain, else each alone.
+class BatchPickler:
+    """Pickles the values of one batch. A class or function that workers can't import is pickled
+    once for all samples."""
 
-    Returns:
-        What `pickle.loads` reads as `columns`, of all samples or of one each, and the modules that
-        it imports.
+    def __init__(self) -> None:
+        # By identity; each stays alive with its pickle, and the modules that this imports.
+        self._by_value: dict[int, tuple[object, bytes, set[str]]] = {}
 
-    Raises:
-        Exception: Whatever the pickling of something inside raised.
-    """
-    file = io.BytesIO()
-    try:
-        _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(columns)
-    except _NotPlainError:
-        found = _BlockNotes(set(), {})
-        pickles = [_dumps_sample([[value] for value in row], found) for row in zip(*columns, strict=True)]
-        return pickles, list(found.modules - _EVERYWHERE)
-    return [file.getvalue()], []
+    def dumps(self, columns: list[list[object]]) -> tuple[list[bytes], list[str]]:
+        """Pickles some samples of some columns: together if all values are plain, else each alone.
 
+        Returns:
+            What `pickle.loads` reads as `columns`, of all samples or of one each, and the modules
+            that it imports.
 
-class _BlockNotes(NamedTuple):
-    """Facts about a block's samples: the modules that unpickling imports, and, by identity, the
-    pickles of classes and functions that workers can't import."""
+        Raises:
+            Exception: Whatever the pickling of something inside raised.
+        """
+        file = io.BytesIO()
+        try:
+            _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(columns)
+        except _NotPlainError:
+            modules: set[str] = set()
+            pickles = [self._dumps_sample([[value] for value in row], modules) for row in zip(*columns, strict=True)]
+            return pickles, list(modules - _EVERYWHERE)
+        return [file.getvalue()], []
 
-    modules: set[str]
-    by_value: dict[int, bytes]
+    def _dumps_sample(self, columns: list[list[object]], modules: set[str]) -> bytes:
+        file = io.BytesIO()
+        pickler = _ColumnPickler(file, modules, self._pickled)
+        try:
+            pickler.dump(columns)
+        except Exception:
+            if not pickler.by_value:
+                raise
+            # Values from there may need cloudpickle.
+            return function_pickler.dumps(columns, modules)
+        return file.getvalue()
 
-
-def _dumps_sample(columns: list[list[object]], found: _BlockNotes) -> bytes:
-    file = io.BytesIO()
-    pickler = _ColumnPickler(file, found)
-    try:
-        pickler.dump(columns)
-    except Exception:
-        if not pickler.by_value:
-            raise
-        # Values from there may need cloudpickle.
-        return function_pickler.dumps(columns, found.modules)
-    return file.getvalue()
+    def _pickled(self, value: object, modules: set[str]) -> bytes:
+        if id(value) not in self._by_value:
+            if len(self._by_value) >= _MOST_KEPT:
+                self._by_value.clear()
+            imports: set[str] = set()
+            self._by_value[id(value)] = value, function_pickler.dumps(value, imports), imports
+        _, pickled, imports = self._by_value[id(value)]
+        modules |= imports
+        return pickled
 
 
 class _NotPlainError(Exception):
@@ -84,9 +96,10 @@ class _PlainPickler(pickle.Pickler):
 
 
 class _ColumnPickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, found: _BlockNotes) -> None:
+    def __init__(self, file: io.BytesIO, modules: set[str], pickled: Callable[[object, set[str]], bytes]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._found = found
+        self._modules = modules
+        self._pickled = pickled
         self.by_value = False  # a class or function was met that workers can't import
 
     def reducer_override(self, value: Any) -> Any:
@@ -95,7 +108,7 @@ class _ColumnPickler(pickle.Pickler):
         if kind is FunctionType or issubclass(kind, type):
             if not _can_import(value.__module__):
                 self.by_value = True
-                return pickle.loads, (self._pickled(value),)
+                return pickle.loads, (self._pickled(value, self._modules),)
             self._note(value)
         elif kind is BuiltinFunctionType:
             self._note(value)
@@ -106,15 +119,9 @@ class _ColumnPickler(pickle.Pickler):
                 return copy.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return NotImplemented
 
-    def _pickled(self, value: object) -> bytes:
-        known = self._found.by_value.get(id(value))
-        if known is None:
-            known = self._found.by_value[id(value)] = function_pickler.dumps(value, self._found.modules)
-        return known
-
     def _note(self, value: Any) -> None:
         if isinstance(value.__module__, str):
-            self._found.modules.add(value.__module__)
+            self._modules.add(value.__module__)
 
 
 def _can_import(name: object) -> bool:

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use guerdon_core::batch::Batch;
 use guerdon_core::call::CallKind;
-use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::SharedPayload;
-use guerdon_core::sent_constants::SentConstants;
+use guerdon_wire::sent_constants::SentConstants;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -44,7 +43,7 @@ impl EncodedFrame {
         let calls = frame.len();
         let mut values = Vec::new();
         // Values that could not be written can't be read either, which fails the frame.
-        let _ = columns::encode(frame, 0..calls, &mut SentConstants::none(), &mut values);
+        let _ = frame.encode(0..calls, &mut SentConstants::none(), &mut values);
         let places = (0..calls).flat_map(|call| frame.samples_by_slice(call));
         let places = places.map(|(slice, sample)| (slice as u64) << 32 | sample as u64).collect();
         let names =

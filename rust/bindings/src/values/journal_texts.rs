@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::payload::SharedPayload;
-use guerdon_core::text::RawText;
 use guerdon_telemetry::journal::{Kind, TextColumn, TextSource};
+use guerdon_wire::text::RawText;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};

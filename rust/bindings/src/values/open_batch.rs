@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::RawText;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::RawText;
 use parking_lot::Mutex;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;

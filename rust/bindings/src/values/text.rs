@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_wire::text::{RawText, TextKind};
 use pyo3::prelude::*;
 use pyo3::types::string::PyStringData;
 use pyo3::types::{PyList, PyString};

@@ -9,8 +9,8 @@
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::RawText;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::RawText;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyException;
 use pyo3::gc::PyVisit;

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use guerdon_core::columns::ColumnsWriter;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_wire::columns::ColumnsWriter;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::{RawText, TextKind};
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;

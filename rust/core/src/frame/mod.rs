@@ -13,6 +13,7 @@ mod ended;
 mod owner;
 mod reports;
 mod trace;
+mod values;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,15 +9,15 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::batch::{Batch, CallOwner};
-use crate::columns::ColumnsWriter;
 use crate::function::{FunctionId, Parsing};
 use crate::member_call::{ANSWER, MemberCall, MemberEnd};
 use crate::outcome::Status;
 use crate::payload::Payload;
 use crate::report::{Extra, NamedExtra};
 use crate::scheduler::state::SchedulerCore;
-use crate::sent_constants::SentConstants;
-use crate::text::{RawText, TextKind};
+use guerdon_wire::columns::ColumnsWriter;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::{RawText, TextKind};
 
 /// Longest part of an answer that the reason of a parser's failure shows, in characters.
 const SHOWN: usize = 200;

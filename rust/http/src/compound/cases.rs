@@ -8,7 +8,7 @@
 
 use guerdon_core::outcome::{Cell, Failure};
 use guerdon_core::report::Report;
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_wire::text::{RawText, TextKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -21,7 +21,6 @@ use tokio::sync::mpsc;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 
-use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::tracer::{Executor, Moment};
@@ -350,7 +349,7 @@ impl Session {
         self.flush();
         let Some(QueuedFrame { guard, mut frame }) = unsent else { return true };
         drop(guard);
-        frame.refuse(columns::UNWRITTEN.to_owned());
+        frame.refuse(Frame::UNWRITTEN.to_owned());
         false
     }
 

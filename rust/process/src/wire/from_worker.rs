@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use guerdon_core::byte_reader::ByteReader;
 use guerdon_core::outcome::{Answer, Cell};
+use guerdon_wire::byte_reader::ByteReader;
 use thiserror::Error;
 
 use super::NONE;

@@ -13,7 +13,7 @@
 // message 1 RUN:   u32 length of the names (0xFFFFFFFF: by position)   names, each ended by a NUL
 //                  not for sample calls:  calls × u32 samples of the call
 //                  for finish calls:      f64 score of each sample, NaN where there is none
-//                  the values (`columns`)
+//                  the values (`guerdon_wire::columns`)
 // message 2 CLOSE: end, after the calls sent before it
 // message 3 ENVIRONMENT: what the function finds in its environment, NAME=value each ended by a NUL
 // ```

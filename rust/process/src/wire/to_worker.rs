@@ -1,10 +1,9 @@
 //! Messages to a worker: the calls of a frame, its part of the environment, the order to end.
 
 use guerdon_core::call::CallKind;
-use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::sent_constants::SentConstants;
+use guerdon_wire::sent_constants::SentConstants;
 
 use super::{NONE, count};
 
@@ -71,7 +70,7 @@ pub(crate) fn run(id: u64, frame: &Frame, sent: &mut SentConstants, out: &mut Ve
             out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
         }
     }
-    let is_written = columns::encode(frame, 0..frame.len(), sent, out);
+    let is_written = frame.encode(0..frame.len(), sent, out);
     let length = (out.len() - body) as u64;
     out[start..start + 8].copy_from_slice(&length.to_le_bytes());
     if !is_written {

@@ -35,7 +35,7 @@ use crate::load_retries::LoadRetries;
 use crate::output::Printer;
 use crate::zygote_requests;
 use new_worker::{NewWorker, fork_by, is_refusal};
-use process::{ANSWER, Load, Loader, ZygoteProcess, start_loader, start_zygote, stay_stopped};
+use process::{ANSWER, Load, Loader, NewLoader, ZygoteProcess, start_zygote, stay_stopped};
 pub(super) use requests::{Fork, LaneStage, Zygote};
 use requests::{ForkReply, Modules, Reap, Request};
 use rounds::{Step, most_loaders, next_step};
@@ -263,7 +263,7 @@ impl ZygoteSupervisor {
                 self.loads.fetch_add(1, Ordering::Relaxed);
                 return new.forked(pid, parent);
             }
-            Loader::None | Loader::Absent => &zygote.control,
+            Loader::None | Loader::Absent | Loader::Tried(_) => &zygote.control,
         };
         let flags = if load_late { 0 } else { zygote_requests::LOAD_FIRST };
         let new = NewWorker::new()?;
@@ -317,24 +317,44 @@ impl ZygoteSupervisor {
         };
         zygote.forget_ended_loaders().await?;
         if matches!(zygote.loader, Loader::Absent) && self.loading.tries_again(Instant::now()) {
-            zygote.loader = Loader::None;
+            let load = NewLoader::start(zygote).await?.loaded(self.load_timeout);
+            zygote.loader = Loader::Tried(tokio::spawn(load));
         }
-        while matches!(zygote.loader, Loader::None) {
-            if self.loading.is_late() {
-                zygote.loader = Loader::Absent;
-                break;
-            }
-            match start_loader(zygote, self.load_timeout).await? {
-                Load::Done(loader) => {
-                    zygote.loader = loader;
-                    self.loading.done();
-                    self.modules.loader_started(self.forks);
+        while let Some(zygote) = &mut self.zygote {
+            let load = match &mut zygote.loader {
+                Loader::None if self.loading.is_late() => {
+                    zygote.loader = Loader::Absent;
+                    break;
                 }
-                Load::Ended => self.loading.ended(Instant::now()),
-                Load::Hung => self.loading.hung(),
-            }
+                Loader::None => NewLoader::start(zygote).await?.loaded(self.load_timeout).await?,
+                Loader::Tried(load) if load.is_finished() => load.await.map_err(io::Error::other)??,
+                Loader::Tried(_) | Loader::Forks(..) | Loader::Becomes(..) | Loader::Absent => break,
+            };
+            self.take_over(load).await?;
         }
         Ok(())
+    }
+
+    /// Takes over a loader that has loaded the functions; one that failed is counted and reaped.
+    async fn take_over(&mut self, load: Load) -> io::Result<()> {
+        let Some(zygote) = &mut self.zygote else { return Ok(()) };
+        match load {
+            Load::Done(loader) => {
+                zygote.loader = loader;
+                self.loading.done();
+                self.modules.loader_started(self.forks);
+                Ok(())
+            }
+            Load::Failed { pid, hung } => {
+                zygote.loader = Loader::None;
+                if hung {
+                    self.loading.hung();
+                } else {
+                    self.loading.ended(Instant::now());
+                }
+                zygote.reap(pid).await.map(drop)
+            }
+        }
     }
 
     fn lose_stem(&mut self) {

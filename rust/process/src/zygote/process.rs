@@ -54,6 +54,8 @@ pub(super) enum Loader {
     Becomes(ZygoteSocket, Pid),
     /// Workers load by themselves.
     Absent,
+    /// Workers load by themselves while another loader is tried.
+    Tried(JoinHandle<io::Result<Load>>),
 }
 
 /// A fork of the loader that also forks workers. It ends with the loader.
@@ -72,7 +74,7 @@ impl ZygoteProcess {
             Loader::Forks(control, pid, parent) => {
                 Some(LoaderClone { control: control.clone(), pid: *pid, parent: parent.clone() })
             }
-            Loader::None | Loader::Becomes(..) | Loader::Absent => None,
+            Loader::None | Loader::Becomes(..) | Loader::Absent | Loader::Tried(_) => None,
         };
         first.into_iter().chain(self.clones.iter().cloned())
     }
@@ -234,42 +236,58 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
 /// Result of loading.
 pub(super) enum Load {
     Done(Loader),
-    Ended,
-    Hung,
+    /// The loader died, or hung and was killed; the zygote must reap it.
+    Failed {
+        pid: Pid,
+        hung: bool,
+    },
 }
 
-/// Forks a loader and waits until it has loaded the functions.
-pub(super) async fn start_loader(zygote: &ZygoteProcess, load_timeout: Duration) -> io::Result<Load> {
-    let (control, theirs) = ZygoteSocket::new()?;
-    let forked = async {
-        zygote.control.send(zygote_requests::LOADER, 0, 0, &[theirs.as_fd()]).await?;
-        zygote.control.reply_to(zygote_requests::LOADER).await
-    };
-    let forked = tokio::select! {
-        forked = timeout(ANSWER, forked) => forked.map_err(io::Error::from)??,
-        () = stay_stopped(zygote.pids()) => return Err(io::ErrorKind::TimedOut.into()),
-    };
-    let pid = pid_from_message(forked.value)?;
-    drop(theirs);
-    let pidfd = Pidfd::open(pid)?;
-    let loaded = tokio::select! {
-        loaded = timeout(load_timeout, control.reply_to(zygote_requests::LOADED)) => loaded,
-        () = zygote.parent.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
-        () = stay_stopped(vec![pid]) => return Err(io::ErrorKind::TimedOut.into()),
-        () = pidfd.ended() => Ok(Err(io::ErrorKind::BrokenPipe.into())),
-    };
-    let failed = match loaded {
-        Ok(Ok(reply)) if reply.extra == 1 => {
-            let parent = Parent::new(pidfd, &zygote.parent);
-            return Ok(Load::Done(Loader::Forks(Arc::new(control), pid, parent)));
-        }
-        Ok(Ok(_)) => return Ok(Load::Done(Loader::Becomes(control, pid))),
-        Ok(Err(_)) => Load::Ended,
-        Err(_) => Load::Hung,
-    };
-    // Harmless if it has ended: its pid is taken until it is reaped.
-    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-    let _ = timeout(DYING, pidfd.ended()).await;
-    zygote.reap(pid).await?;
-    Ok(failed)
+/// A loader that loads the functions.
+pub(super) struct NewLoader {
+    control: ZygoteSocket,
+    pid: Pid,
+    pidfd: Pidfd,
+    zygote: Arc<Parent>,
+}
+
+impl NewLoader {
+    /// Forks a loader.
+    pub(super) async fn start(zygote: &ZygoteProcess) -> io::Result<Self> {
+        let (control, theirs) = ZygoteSocket::new()?;
+        let forked = async {
+            zygote.control.send(zygote_requests::LOADER, 0, 0, &[theirs.as_fd()]).await?;
+            zygote.control.reply_to(zygote_requests::LOADER).await
+        };
+        let forked = tokio::select! {
+            forked = timeout(ANSWER, forked) => forked.map_err(io::Error::from)??,
+            () = stay_stopped(zygote.pids()) => return Err(io::ErrorKind::TimedOut.into()),
+        };
+        let pid = pid_from_message(forked.value)?;
+        Ok(Self { control, pid, pidfd: Pidfd::open(pid)?, zygote: zygote.parent.clone() })
+    }
+
+    /// Waits until it has loaded the functions; meanwhile the zygote can serve other requests.
+    pub(super) async fn loaded(self, load_timeout: Duration) -> io::Result<Load> {
+        let Self { control, pid, pidfd, zygote } = self;
+        let loaded = tokio::select! {
+            loaded = timeout(load_timeout, control.reply_to(zygote_requests::LOADED)) => loaded,
+            () = zygote.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
+            () = stay_stopped(vec![pid]) => return Err(io::ErrorKind::TimedOut.into()),
+            () = pidfd.ended() => Ok(Err(io::ErrorKind::BrokenPipe.into())),
+        };
+        let hung = match loaded {
+            Ok(Ok(reply)) if reply.extra == 1 => {
+                let parent = Parent::new(pidfd, &zygote);
+                return Ok(Load::Done(Loader::Forks(Arc::new(control), pid, parent)));
+            }
+            Ok(Ok(_)) => return Ok(Load::Done(Loader::Becomes(control, pid))),
+            Ok(Err(_)) => false,
+            Err(_) => true,
+        };
+        // Harmless if it has ended: its pid is taken until it is reaped.
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        let _ = timeout(DYING, pidfd.ended()).await;
+        Ok(Load::Failed { pid, hung })
+    }
 }

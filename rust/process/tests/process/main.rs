@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use guerdon_core::function::Shape;
 use guerdon_core::outcome::{Status, Traceback};
-use guerdon_core::text::TextKind;
+use guerdon_wire::text::TextKind;
 
 use rig::{Rig, reason, spec, statuses, values, wait};
 
@@ -197,6 +197,24 @@ fn a_function_that_ends_whoever_loads_it_fails_alone() {
     assert_eq!(values(&batch, 0), (0..20).map(|number| number as f32).collect::<Vec<_>>());
     assert_eq!(statuses(&batch, 1), [Status::Error; 20]);
     assert_eq!(reason(&batch, 7, 1), "the worker process exited with status 5 while it loaded the function");
+    rig.close();
+}
+
+/// Workers load the function by themselves, and one crashes while another loader is tried.
+#[test]
+fn a_loader_that_hangs_delays_neither_reaps_nor_forks() {
+    let rig = Rig::new(vec![spec("work").of("fatal_to_loaders")]);
+    assert_eq!(statuses(&rig.score(&gives(20)), 0), [Status::Ok; 20]);
+    std::thread::sleep(Duration::from_secs(11)); // the time after which another loader is tried
+    for _ in 0..2 {
+        let start = Instant::now();
+        let mut texts = gives(20);
+        texts[3] = "exit 3".to_owned();
+        let batch = rig.score(&texts);
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        assert_eq!(reason(&batch, 3, 0), "the worker process exited with status 3");
+        assert_eq!(statuses(&batch, 0).iter().filter(|status| **status == Status::Ok).count(), 19);
+    }
     rig.close();
 }
 

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::columns::ColumnsWriter;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::sent_constants::SentConstants;
-use guerdon_core::text::{RawText, TextKind};
 use guerdon_process::{ProcessConfig, ProcessLane, ResourceLimits};
+use guerdon_wire::columns::ColumnsWriter;
+use guerdon_wire::sent_constants::SentConstants;
+use guerdon_wire::text::{RawText, TextKind};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 

@@ -26,7 +26,7 @@ impl SentConstants {
     }
 
     /// Empties the record, because the last constants written were not sent.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.recent.clear();
     }
 

@@ -1,4 +1,4 @@
-//! Writes the values of calls as `python/guerdon/_worker/wire.py` reads them.
+//! Writes the values of calls as `python/guerdon/_worker/columns.py` reads them.
 //!
 //! Text is copied, never transcoded: a worker gets exactly the caller's characters, lone surrogates
 //! too. Writing takes no lock and calls no code of the caller except the closures passed to it.
@@ -28,12 +28,6 @@
 // - 7 modules: the names of modules that unpickling the values imports, each ended by a NUL. No
 //   position: it is the first part.
 
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use crate::batch_slice::BatchSlice;
-use crate::call::CallKind;
-use crate::frame::Frame;
 use crate::sent_constants::SentConstants;
 use crate::text::{RawText, TextKind};
 
@@ -175,50 +169,6 @@ impl<'out> ColumnsWriter<'out> {
         out[length_at..length_at + 8].copy_from_slice(&length.to_le_bytes());
         self.parts += 1;
         out[self.parts_at..self.parts_at + 2].copy_from_slice(&self.parts.to_le_bytes());
-    }
-}
-
-/// Why a frame fails whose values could not be written.
-pub const UNWRITTEN: &str = "its arguments could not be written for a worker, please report this";
-
-/// Writes the values of these calls of a frame. False, with nothing written, if that panicked: the
-/// frame fails, and the thread goes on with others.
-#[must_use]
-pub fn encode(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) -> bool {
-    let start = out.len();
-    let is_written = catch_unwind(AssertUnwindSafe(|| write(frame, calls, sent, out))).is_ok();
-    if !is_written {
-        out.truncate(start);
-        sent.forget();
-    }
-    is_written
-}
-
-fn write(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) {
-    let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
-    let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.slices().len()];
-    for (share, sample) in calls.flat_map(|call| frame.samples_by_slice(call)) {
-        samples[share].push(sample as u32);
-    }
-    let shares = || frame.slices().iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
-    let mut encode = |(share, samples): (&BatchSlice, &Vec<u32>), out: &mut Vec<u8>| {
-        if let Some(payload) = share.payload() {
-            payload.encode(function, finish, samples, sent, out);
-        }
-    };
-    if shares().nth(1).is_some() {
-        let rows = samples.iter().map(Vec::len).sum();
-        ColumnsWriter::new(out, rows, frame.names().map_or(0, <[String]>::len)).pieces(shares(), encode);
-    } else if let Some(all) = shares().next() {
-        encode(all, out);
-    }
-}
-
-/// Calls `each` with the modules that unpickling the values of a frame imports.
-pub fn modules(frame: &Frame, each: &mut dyn FnMut(&str)) {
-    let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
-    for payload in frame.slices().iter().filter_map(BatchSlice::payload) {
-        payload.modules(function, finish, each);
     }
 }
 
