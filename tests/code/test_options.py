@@ -10,10 +10,10 @@ import sys
 from typing import Any
 
 import pytest
+from guerdon.rewards.code.remote.remote_texts import CaseTexts
 
 from guerdon import DataError, RegistrationError, code_reward
 from guerdon.rewards.code.factory import CodeReward
-from guerdon.rewards.code.remote.remote_texts import CaseTexts
 from guerdon.rewards.code.trusted.row_texts import Columns
 from tests.code.programs import CASES, INCREMENT, block, judged, judgement
 
