@@ -92,7 +92,9 @@ def test_an_answer_that_is_no_json() -> None:
 
 
 def throttled(handler: Handler) -> None:
-    handler.wfile.write(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+    handler.wfile.write(
+        b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    )
 
 
 @pytest.mark.fault("a sandbox throttles", sees="all scores, later: `Retry-After` is obeyed, and no retries are used up")

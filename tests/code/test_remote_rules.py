@@ -148,7 +148,7 @@ def judging(rule: Compare) -> Any:
     return plan.programs.judging
 
 
-def test_what_is_no_answer_to_a_call_is_a_fault() -> None:
+def test_answers_without_a_value_are_faults() -> None:
     case, scorer = CallCase("f", [], ([1, 2],)), judging("exact").scorer()
 
     def fault(text: str, status: int = 0) -> str:

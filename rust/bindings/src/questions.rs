@@ -34,7 +34,7 @@ impl<Q: Send + 'static> Questions<Q> {
         Self { ask: Mutex::new(Some(ask)), sending, asked: Mutex::new(asked) }
     }
 
-    /// The function that asks; taken once. A question is dropped if the thread has ended.
+    /// A function that sends questions; taken once. A question is dropped if the thread has ended.
     fn asking(&self) -> Option<impl Fn(Q) + Send + Sync + use<Q>> {
         let ask = self.ask.lock().take()?;
         Some(move |question| {
@@ -152,7 +152,7 @@ impl ProgramQuestions {
         self.answer(ProgramStep::Judged { score, report });
     }
 
-    /// Answers with the reason why there is no score.
+    /// Answers with the reason for a missing score.
     fn fail(&self, reason: String) {
         self.answer(ProgramStep::Failed(reason));
     }
@@ -170,7 +170,7 @@ fn run_arg(run: SandboxRun) -> RunArg {
     (how, status, seconds, stdout, stderr)
 }
 
-/// What answers questions, as Python gives it.
+/// An object of Python's that answers questions.
 #[derive(FromPyObject)]
 pub enum CallbackArg<'py> {
     Key(PyRef<'py, KeyRequests>),
@@ -178,7 +178,7 @@ pub enum CallbackArg<'py> {
 }
 
 impl CallbackArg<'_> {
-    /// What the http lane asks; taken once.
+    /// The callback of the http lane; taken once.
     pub fn callback(&self) -> Option<Callback> {
         match self {
             Self::Key(requests) => {

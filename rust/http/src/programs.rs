@@ -1,7 +1,7 @@
 //! Programs that a sandbox runs: a call is several requests, one after the other. A judge outside
 //! of this crate makes each of them, and judges its answer.
 //!
-//! - A program is kept from one attempt of its call to the next: what has been run is not run again.
+//! - A program is kept from one attempt of its call to the next: no case is run again.
 //! - None is kept longer than its batch.
 
 use std::any::Any;
@@ -31,7 +31,7 @@ pub struct ProgramQuestion {
     pub program: Program,
     /// Result of the request that the judge made last; none if that has to be made again.
     pub run: Option<SandboxRun>,
-    /// Dropped if there is no judge any more.
+    /// Dropped if the judge has ended.
     pub answer: oneshot::Sender<ProgramStep>,
 }
 
@@ -47,7 +47,7 @@ pub enum ProgramStep {
         score: f64,
         report: Report,
     },
-    /// There is no score, whatever its sandbox does.
+    /// A failure that no other attempt mends.
     Failed(String),
 }
 

@@ -1,5 +1,5 @@
-"""The thread that judges the programs of one function whose sandbox is elsewhere: the http lane asks
-it for one request after the other."""
+"""The thread that judges the programs of one function whose sandbox is elsewhere, and makes their
+requests for the http lane."""
 
 from __future__ import annotations
 

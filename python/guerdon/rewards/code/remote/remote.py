@@ -97,7 +97,7 @@ def remote_reward(
     question = {
         "program": ColumnValue(ProgramTexts(COMPLETION, taken=columns, extract=extract, tags=rules.language.tags)),
         "cases": ColumnValue(CaseTexts(columns.cases, taken=columns, python=python)),
-        # A cache tells outcomes apart by them.
+        # Part of the version of cached outcomes.
         "rules": [rules.compare, rules.score, rules.timeout, rules.case_timeout, rules.max_output],
         "request": request,
     }

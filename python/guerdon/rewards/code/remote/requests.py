@@ -123,7 +123,7 @@ class ProgramRequests:
         its fault.
 
         It says so, on its first line; but a sandbox drops all lines for a byte that is not UTF-8,
-        and has only a complaint in their place: whatever it has counts. One whose other cases left
+        and has only a complaint in their place: any output counts. One whose other cases left
         it no time for that has itself to blame.
         """
         shortened = self._limit < min(self._at_first, _ENTER_S)

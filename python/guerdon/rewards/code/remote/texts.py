@@ -2,7 +2,7 @@
 
 - They are made once a batch, on the caller's thread; the samples of a group share the text of their
   cases.
-- The fault of one sample is in its text: it is answered for, and the sandbox is not asked.
+- The fault of one sample is in its text, and its sandbox gets no request.
 """
 
 from __future__ import annotations

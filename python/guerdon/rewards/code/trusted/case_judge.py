@@ -1,4 +1,4 @@
-"""Decides whether an output passes its case, the same for programs here and in a sandbox elsewhere."""
+"""Decides whether an output passes its case: one rule for programs here and in remote sandboxes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class JudgingRules:
 
 
 class CaseJudge:
-    """Compares the outputs of programs by these rules; `state` says what it does."""
+    """Compares the outputs of programs by these rules; `state` shows its progress."""
 
     def __init__(self, rules: JudgingRules, state: JudgeState) -> None:
         self._rules = rules

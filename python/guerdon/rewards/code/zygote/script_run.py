@@ -56,7 +56,7 @@ class ScriptRun:
 
 
 def exit_fault(status: int, stderr: str) -> str:
-    """Why an end is not that of a program that works, with what it printed last; "" if it is."""
+    """The fault of an end, with the last line of standard error; "" for a success."""
     if status < 0:
         return f"it was ended by {signal_name(-status)}"
     lines = stderr.strip().split("\n")
