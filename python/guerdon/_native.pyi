@@ -91,6 +91,30 @@ class KeyRequests:
         """Answers that request with a key, or with the reason why there is none."""
 
 @final
+class ProgramQuestions:
+    """Questions about programs that a sandbox runs, until they are closed or the function of the
+    http lane has ended."""
+
+    def __new__(cls) -> ProgramQuestions: ...
+    def close(self) -> None: ...
+    def next(self) -> tuple[str | None, Any, tuple[str, int, float, str, str] | None] | None:
+        """Waits for a question: the values of a new program, as JSON, or the program that an answer
+        had, and what became of its last request. None at the end.
+
+        A run is its end (``SandboxRun`` of ``rewards/code/remote``), exit status, seconds, standard
+        output and standard error.
+        """
+
+    def send(self, program: object, body: str, name: str) -> None:
+        """Answers with a request, and what it is called in reasons."""
+
+    def judged(self, score: float, passed: float, cases: float, reason: str) -> None:
+        """Answers with a score."""
+
+    def fail(self, reason: str) -> None:
+        """Answers with the reason why there is no score."""
+
+@final
 class Kernel:
     """A native reward function."""
 
@@ -115,9 +139,6 @@ class Kernel:
         Raises:
             ValueError: ``(why, sample)``: that sample can't be scored.
         """
-
-def outputs_match(expected: str, printed: str, rule: Literal["exact", "tokens", "numbers"]) -> bool:
-    """Returns whether a program printed the expected text, by the rule of ``compare=``."""
 
 def math_decision(gold: str, answer: str, *, reward: bool, strict: bool = False) -> bool | Literal["no gold"] | None:
     """Returns whether an answer is the gold one; None where math-verify must say.
@@ -270,7 +291,7 @@ class Engine:
         config: Mapping[str, Any],
         *,
         encode: Callable[[list[object]], list[str | None]] | None,
-        keys: Sequence[KeyRequests],
+        callbacks: Sequence[KeyRequests | ProgramQuestions],
     ) -> Engine:
         """An engine that starts nothing yet.
 
@@ -278,7 +299,7 @@ class Engine:
             config: Plain values, which the package has checked, in the form of ``EngineSettings``
                 in ``rust/bindings/src/engine_parts.rs``. Times are seconds, and paths bytes.
             encode: Makes JSON of all values but strings, for a journal.
-            keys: Requests for API keys, to which functions refer by position.
+            callbacks: Questions that threads answer, to which functions refer by position.
 
         Raises:
             RuntimeError: The configuration has another form: a mistake of the package.

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from binascii import b2a_base64
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import psutil
 
 from guerdon import Dispatcher, SandboxFusion, code_reward
+from guerdon.rewards.code.child.encoding import encode
 from guerdon.rewards.code.zygote.deadline import wall_seconds
 from tests.code.programs import block
 from tests.http.server import Server, serving
@@ -116,6 +118,12 @@ def _decoded(output: bytes) -> str:
         return output.decode()
     except UnicodeDecodeError as error:
         return f"[DecodeError] {error}"
+
+
+def answered(nonce: str, value: Any) -> str:
+    """What the process of a call prints for a value."""
+    data = b2a_base64(encode(value, opaque=lambda value: 0), newline=False).decode()
+    return f"{nonce} ready\n{nonce} value {data}\n"
 
 
 @contextmanager

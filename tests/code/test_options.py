@@ -13,7 +13,7 @@ import pytest
 
 from guerdon import DataError, RegistrationError, code_reward
 from guerdon.rewards.code.factory import CodeReward
-from guerdon.rewards.code.remote.remote_texts import CaseTexts
+from guerdon.rewards.code.remote.texts import CaseTexts, cases_of
 from guerdon.rewards.code.trusted.row_texts import Columns
 from tests.code.programs import CASES, INCREMENT, block, judged, judgement
 
@@ -140,10 +140,8 @@ def test_the_function_as_datasets_name_it(
     assert "'{twice' is no name of a function, nor JSON" in caplog.text
     texts = CaseTexts("cases", taken=Columns("cases", None, "entry_point", None))
     _, sent = texts.made({"cases": cases[:4], "entry_point": names[:4]}, 4)
-    assert [json.loads(json.loads(str(one))["cases"][0]["stdin"])["fn"] for one in sent] == [
-        "Solution.twice",
-        *["twice"] * 3,
-    ]
+    found = [cases_of(json.loads(str(one))["cases"])[0] for one in sent]
+    assert [vars(one)["fn"] for one in found] == ["Solution.twice", *["twice"] * 3]
     test = "\ufeffdef check(candidate):\n    assert candidate(x=2) == 4\n"
     assert tested(completions=[method] * 2, test=[test] * 2, entry_point=names[:1] + names[2:3]) == [1.0] * 2
     with judged(check=lambda candidate: candidate(2) == 4) as reward:

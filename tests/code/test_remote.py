@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections import deque
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_functions_are_called_as_here() -> None:
     assert (
         "case 3: it returned 3, expected 4; case 4: TypeError: add() missing 1 required positional argument" in reason
     )
-    assert "case 5: the program defines no 'gone'; case 6: it returned <\"Odd\">" in reason
+    assert "case 5: the program defines no 'gone'; case 6: it returned <Odd object>, expected None" in reason
     assert "case 7: what it returned is no data: the value is nested" in reason
     assert "; and 1 more" in reason
     assert "case 0: the program could not be loaded: ValueError: no" in result.extra["code/reason"][1]
@@ -183,7 +184,8 @@ def test_faults_of_others_are_nan() -> None:
 
 def test_arguments_and_values_of_all_kinds_cross_as_here() -> None:
     program = (
-        "from fractions import Fraction\ntext = repr\n"
+        "from datetime import timedelta\nfrom fractions import Fraction\ntext = repr\n"
+        "def count(n):\n    yield from range(n)\ndef next_day(day): return day + timedelta(1)\n"
         "def f(x, kind):\n    return [x, Fraction(4, 2)] if kind else bytearray(b'x')"
     )
     given = [deque([1]), range(3), {1: (2, None)}, {1.5}, b"x", 2j, math.inf]
@@ -191,6 +193,7 @@ def test_arguments_and_values_of_all_kinds_cross_as_here() -> None:
     inf, nan = math.inf, math.nan
     values = [complex(0, inf), complex(nan, -inf), complex(-inf, nan), -inf, {1}, frozenset({(1, "a")}), set(), b"\x00"]
     cases += [call("text", value, expected=repr(value)) for value in values]
+    cases += [call("count", 3, expected=[0, 1, 2]), call("next_day", date(2027, 12, 31), expected=date(2028, 1, 1))]
     with sandbox() as server:
         result = scored(remote(server), [program], cases=[cases])
     assert (result.rewards.item(), result.extra["code/reason"]) == (1.0, [""])

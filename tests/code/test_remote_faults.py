@@ -16,7 +16,7 @@ import pytest
 
 from guerdon import Dispatcher, Limit, Status
 from tests.code.programs import CASES, INCREMENT, block, call
-from tests.code.sandbox_server import remote, sandbox, scored
+from tests.code.sandbox_server import answered, remote, sandbox, scored
 from tests.faults import fault
 from tests.http.server import Handler, free_port
 
@@ -69,6 +69,14 @@ def test_limits_of_a_sandbox_are_not_the_programs_fault(answer: Any, reason: str
         assert "attempts)" in failure.reason
 
 
+def test_a_retry_repeats_the_request_that_failed_alone() -> None:
+    cases = [{"stdin": str(number), "stdout": str(number + 1)} for number in range(4)]
+    with sandbox(lambda number, body: FAILED if number in (2, 3) else incremented(body)) as server:
+        result = scored(remote(server), [INCREMENT], cases=[cases])
+        assert [body["stdin"] for body in server.bodies] == ["0", "1", "2", "2", "2", "3"]
+    assert (result.rewards.item(), result.timings["code"]["retries"]) == (1.0, 2)
+
+
 def not_json(handler: Handler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<html></html")
 
@@ -84,7 +92,9 @@ def test_an_answer_that_is_no_json() -> None:
 
 
 def throttled(handler: Handler) -> None:
-    handler.wfile.write(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+    handler.wfile.write(
+        b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    )
 
 
 @pytest.mark.fault("a sandbox throttles", sees="all scores, later: `Retry-After` is obeyed, and no retries are used up")
@@ -204,8 +214,7 @@ def test_no_program_runs_out_of_time_for_nan(options: dict[str, Any], score: flo
     def answer(number: int, body: dict[str, Any]) -> Any:
         if number == 0:
             nonce = body["stdin"].partition("\n")[0]
-            text = f"{nonce} ready\n{nonce} value 1\n"
-            ran = {"status": "Finished", "execution_time": 1.95, "return_code": 0, "stdout": text}
+            ran = {"status": "Finished", "execution_time": 1.95, "return_code": 0, "stdout": answered(nonce, 1)}
             return {"status": "Success", "message": "", "run_result": ran}
         limits.append(body["run_timeout"])
         return {"status": "Failed", "message": "", "run_result": {"status": "TimeLimitExceeded", "stdout": ""}}

@@ -1,9 +1,7 @@
-"""The verdicts on a sandbox's answers are made in the engine: they are those of the rules here, for
-whatever values come."""
+"""The verdicts on a sandbox's answers are those of the rules here, for whatever values come."""
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections import deque
@@ -20,9 +18,11 @@ from hypothesis import strategies as some
 from guerdon import Dispatcher, SandboxFusion, code_reward
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import encode
-from guerdon.rewards.code.remote.canonical import NotDataError, canonical
+from guerdon.rewards.code.remote.outputs import CaseRun, OutputJudge, SandboxRun
+from guerdon.rewards.code.trusted.cases import CallCase
 from guerdon.rewards.code.trusted.compare import Compare, values_match
 from tests.code.programs import block
+from tests.code.sandbox_server import answered
 from tests.http.server import serving
 
 RULES = ["exact", "tokens", "numbers"]
@@ -76,8 +76,7 @@ def returned(path: str, body: dict[str, Any]) -> dict[str, Any]:
     call = json.loads(request)
     names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
     (value,), _ = eval(call["arguments"], {"__builtins__": {}, **names})
-    text = canonical(value, numbers=call["numbers"], limit=1 << 20, opaque=lambda value: 0)
-    return echoed(path, {"stdin": f"{nonce} ready\n{nonce} value {text}\n"})
+    return echoed(path, {"stdin": answered(nonce, value)})
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -138,20 +137,46 @@ def test_values_of_other_modules_match_as_here(expected: str, value: str, same: 
     names = {"numpy": numpy, "Fraction": Fraction, "Decimal": Decimal, "deque": deque}
     wanted, given = eval(expected, names), eval(value, names)
     assert values_match(wanted, decode(encode(given, opaque=lambda value: 0)), rule) is same
-    options: dict[str, Any] = {"numbers": rule == "numbers", "limit": 1 << 20}
-    assert (canonical(wanted, **options) == canonical(given, opaque=True, **options)) is same
+    run = SandboxRun("exit", 0, 0.1, answered("nonce", given), "")
+    fault = judging(rule).scorer().fault_of(CaseRun(CallCase("f", [], (wanted,)), run, "nonce", 1.0))
+    assert (fault == "") is same
 
 
-def test_texts_of_values() -> None:
-    value = {"b": (1.0, None), "a": [True, 0.5, "x y"], 3: b"\x01", 2.0: {2, 1}}
-    text = '( k:"a" [ 1 0.5 "x\\u0020y" ] k:"b" [ 1 null ] k:2 { k:1 k:2 } k:3 b01 )'
-    assert canonical(value, numbers=False, limit=1000) == text
-    assert canonical([1.0, 1], numbers=True, limit=1000) == "[ 1.0 1 ]"
-    assert ast.literal_eval(canonical(10**4000, numbers=False, limit=10_000)) == 10**4000
-    for odd, why in [(object(), "a object is no data"), ([[]] * 50, "too long"), ("x" * 200, "too long")]:
-        with pytest.raises(NotDataError, match=why):
-            canonical(odd, numbers=False, limit=100)
-    endless: list[Any] = []
-    endless.append(endless)
-    with pytest.raises(NotDataError, match="nested more than 100"):
-        canonical(endless, numbers=False, limit=10_000)
+def judging(rule: Compare) -> Any:
+    """The settings of a reward with this rule."""
+    plan: Any = code_reward(remote=SandboxFusion("http://127.0.0.1:9"), compare=rule).spec.http
+    return plan.programs.judging
+
+
+def test_answers_without_a_value_are_faults() -> None:
+    case, scorer = CallCase("f", [], ([1, 2],)), judging("exact").scorer()
+
+    def fault(text: str, status: int = 0) -> str:
+        return str(scorer.fault_of(CaseRun(case, SandboxRun("exit", status, 0.1, text, ""), "n1", 1.0)))
+
+    value, listed = (answered("n1", one).partition("value ")[2].strip() for one in ([1, 2], ("map", [1, 2])))
+    assert fault(f"noise\nn1 value 7\nn1 value {value}") == ""
+    assert fault(f"n1 iterator {listed}") == ""
+    assert "expected [1, 2]" in fault(f"n1 iterator {value}")
+    assert fault(f"n2 value {value}") == "its process ended with exit status 0"
+    assert fault(f"n1 value {value}", status=1) == "its process ended with exit status 1"
+    assert fault(f"n1 value {value}", status=-11) == "its process ended by SIGSEGV"
+    assert fault('n1 fault "ValueError: no"') == "ValueError: no"
+    assert fault("n1 fault 3") == fault("n1 fault oops") == "what it returned is no data"
+    for odd in ("7", "%%", f"{value}{value}", "é"):
+        assert fault(f"n1 value {odd}").startswith("what it returned is no data: ")
+
+
+def test_a_value_that_takes_long_to_compare_fails_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guerdon.rewards.code.remote.outputs._WITHIN_S", 1.0)
+    alike = {number * ((1 << 61) - 1) for number in range(30_000)}
+    case, right = CallCase("f", [], ({1},)), SandboxRun("exit", 0, 0.1, answered("n", {1}), "")
+    judge = OutputJudge(judging("exact"))
+    try:
+        run = SandboxRun("exit", 0, 0.1, answered("n", alike), "")
+        assert (
+            judge.fault_of(CaseRun(case, run, "n", 1.0)) == "judging did not end within 1 s with what the program gave"
+        )
+        assert judge.fault_of(CaseRun(case, right, "n", 1.0)) == ""
+    finally:
+        judge.close()

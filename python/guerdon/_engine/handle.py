@@ -348,7 +348,7 @@ def _start(
                 "remote": None if remote is None else {"digest": remote.digest, "silence": _NODE_SILENCE_S},
             },
             encode=encode,
-            keys=[requests for requests, _ in keys],
+            callbacks=[requests for requests, _ in keys],
         )
     except ValueError as error:
         raise RegistrationError(f"this dispatcher can't start: {error}.") from None

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 if TYPE_CHECKING:
     from threading import Thread
 
-    from guerdon._native import KeyRequests
+    from guerdon._native import KeyRequests, ProgramQuestions
 
 __all__ = ["CompoundCalls", "EndpointList", "KernelCalls", "Keys", "RequestPlan", "TextField"]
 
-# Requests for API keys that functions return, each with what begins to answer them.
-Keys: TypeAlias = "list[tuple[KeyRequests, Callable[[], Thread]]]"
+# Questions of the http lane, for API keys that functions return or about programs, each with what
+# begins to answer them.
+Keys: TypeAlias = "list[tuple[KeyRequests | ProgramQuestions, Callable[[], Thread]]]"
 
 
 class TextField(Protocol):

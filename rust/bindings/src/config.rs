@@ -14,7 +14,7 @@ use guerdon_core::function::Function;
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_core::settings::path;
 use guerdon_core::spending::Spending;
-use guerdon_http::{CompoundSpec, HttpFunction, HttpSettings, KeySource};
+use guerdon_http::{Callback, CompoundSpec, HttpFunction, HttpSettings};
 use guerdon_native::kernels::{self, Kernel};
 use guerdon_process::ResourceLimits;
 use pyo3::exceptions::{PyRuntimeError, PyUnicodeError, PyValueError};
@@ -109,16 +109,16 @@ impl FunctionSettings {
         }
     }
 
-    /// Makes its requests; `keys` has the keys that functions of the user return.
+    /// Makes its requests.
     pub fn requests(
         &self,
         cap: Option<&Arc<Spending>>,
-        keys: &[KeySource],
+        callbacks: &[Callback],
     ) -> PyResult<(Option<HttpFunction>, Option<CompoundSpec>)> {
         let wrong = |why: String| self.wrong(&why);
         let caps = |own: Option<Arc<Spending>>| own.into_iter().chain(cap.cloned()).collect::<Vec<_>>();
-        let http = self.http.as_ref().map(|http| http.function(&caps(http.own_cap()), keys));
-        let compound = self.compound.as_ref().map(|compound| compound.spec(&caps, keys));
+        let http = self.http.as_ref().map(|http| http.function(&caps(http.own_cap()), callbacks));
+        let compound = self.compound.as_ref().map(|compound| compound.spec(&caps, callbacks));
         Ok((http.transpose().map_err(wrong)?, compound.transpose().map_err(wrong)?))
     }
 

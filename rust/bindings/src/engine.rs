@@ -14,7 +14,7 @@ use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::nanos;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
-use guerdon_http::KeySource;
+use guerdon_http::Callback;
 use guerdon_telemetry::metrics::Endpoint;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -28,11 +28,11 @@ use crate::engine_parts::{EngineSettings, Parts};
 use crate::gil;
 use crate::in_flight;
 use crate::journal::EngineJournal;
-use crate::key_requests::KeyRequests;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
 use crate::monitor::{self, Monitor};
 use crate::nodes::{self, PyLink};
+use crate::questions::CallbackArg;
 use crate::reports;
 use crate::runtime;
 use crate::values::columns::PyFunctionColumns;
@@ -103,12 +103,12 @@ impl Drop for Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (config, *, encode, keys))]
+    #[pyo3(signature = (config, *, encode, callbacks))]
     fn new(
         py: Python<'_>,
         config: &Bound<'_, PyAny>,
         encode: Py<PyAny>,
-        keys: Vec<PyRef<'_, KeyRequests>>,
+        callbacks: Vec<CallbackArg<'_>>,
     ) -> PyResult<Self> {
         let config: EngineSettings = settings(config)?;
         let kind = |one: &FunctionSettings| match &config.remote {
@@ -121,8 +121,8 @@ impl Engine {
         let functions = config.functions.iter().map(|one| (kind(one), one_by_one(&one.function))).collect();
         let pure = config.functions.iter().map(|one| one.function.pure).collect();
         let runtime = runtime::handle()?;
-        let keys: Vec<KeySource> = keys.iter().filter_map(|requests| requests.source()).collect();
-        let parts = Parts::start(py, &runtime, config, encode, &keys)?;
+        let callbacks: Vec<Callback> = callbacks.iter().filter_map(CallbackArg::callback).collect();
+        let parts = Parts::start(py, &runtime, config, encode, &callbacks)?;
         Ok(Self {
             pid: std::process::id(),
             runtime,

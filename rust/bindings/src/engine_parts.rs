@@ -16,7 +16,7 @@ use guerdon_core::limits::LimitWarning;
 use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::spending::{Cap, Spending};
-use guerdon_http::KeySource;
+use guerdon_http::Callback;
 use guerdon_inprocess::supervisor::{Source, SupervisorRequest};
 use guerdon_native::NativeLane;
 use guerdon_process::ProcessConfig;
@@ -74,13 +74,13 @@ impl Deref for Parts {
 
 impl Parts {
     /// Starts the parts of an engine with this configuration. `encode` makes JSON of values for the
-    /// journal; `keys` has the keys that functions of the user return.
+    /// journal.
     pub fn start(
         py: Python<'_>,
         runtime: &Handle,
         config: EngineSettings,
         encode: Py<PyAny>,
-        keys: &[KeySource],
+        callbacks: &[Callback],
     ) -> PyResult<Self> {
         let EngineSettings { functions, mut workers, cap, monitor, journal, watchdog, trace, remote } = config;
         let functions = &functions[..];
@@ -96,7 +96,8 @@ impl Parts {
         }
         let own = Lanes::new(runtime, clock, &core, functions);
         let cap = cap.map(|cap| Arc::new(Spending::new(cap)));
-        let requests = functions.iter().map(|one| one.requests(cap.as_ref(), keys)).collect::<PyResult<Vec<_>>>()?;
+        let requests =
+            functions.iter().map(|one| one.requests(cap.as_ref(), callbacks)).collect::<PyResult<Vec<_>>>()?;
         let (specs, compounds) = requests.into_iter().unzip();
         let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
         let kernels = functions.iter().map(FunctionSettings::kernel).collect::<PyResult<_>>()?;

@@ -17,7 +17,6 @@ mod http;
 mod in_flight;
 mod journal;
 mod kernel;
-mod key_requests;
 mod lane_kind;
 mod lanes;
 mod local_lanes;
@@ -27,6 +26,7 @@ mod math;
 mod monitor;
 mod nodes;
 mod process;
+mod questions;
 mod reports;
 mod runtime;
 mod stacks;
@@ -46,8 +46,6 @@ mod _native {
     #[pymodule_export]
     use crate::batch_result::PyBatchResult;
     #[pymodule_export]
-    use crate::compound::outputs_match;
-    #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
     use crate::fence::PyFence;
@@ -61,8 +59,6 @@ mod _native {
     use crate::journal::recover_journal;
     #[pymodule_export]
     use crate::kernel::PyKernel;
-    #[pymodule_export]
-    use crate::key_requests::KeyRequests;
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]
@@ -85,6 +81,8 @@ mod _native {
     use crate::monitor::metric_families;
     #[pymodule_export]
     use crate::nodes::PyLink;
+    #[pymodule_export]
+    use crate::questions::{KeyRequests, ProgramQuestions};
     #[pymodule_export]
     use crate::trace::trace_summary;
     #[pymodule_export]

@@ -1,9 +1,11 @@
 //! A function of the http lane: its endpoints, its bodies, its response parser.
 
+use crate::api_key::KeySource;
 use crate::body::BodyTemplate;
 use crate::endpoint::Endpoint;
 use crate::fleet::FleetOptions;
 use crate::meter::Tariff;
+use crate::programs::ProgramJudge;
 use crate::response::ResponseParser;
 
 /// Requests of one function's calls.
@@ -15,4 +17,13 @@ pub struct HttpFunction {
     pub body: BodyTemplate,
     pub parser: ResponseParser,
     pub tariff: Tariff,
+    /// Judge of programs, for which a call is several requests; its body is then the question.
+    pub programs: Option<ProgramJudge>,
+}
+
+/// A function of the package that answers questions about requests.
+#[derive(Clone)]
+pub enum Callback {
+    Key(KeySource),
+    Programs(ProgramJudge),
 }

@@ -31,6 +31,7 @@ mod long_body;
 mod meter;
 mod parse;
 mod pool;
+mod programs;
 mod progress;
 mod quote;
 mod raw_json;
@@ -46,18 +47,20 @@ mod tls;
 
 pub use api_key::{KeyAnswer, KeySource};
 pub use body::{BodyTemplate, JSON, Piece, Text};
-pub use compound::{CaseRules, Compound, CompoundFunction, CompoundSpec, Outputs};
+pub use compound::{Compound, CompoundFunction, CompoundSpec};
+pub use dialect::sandbox::{RunEnd, SandboxRun};
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;
 pub use fd_limit::TooFewDescriptors;
 pub use fleet::{EndpointSnapshot, FleetCounts, FleetOptions, HedgeAfter, Hedging};
-pub use function::HttpFunction;
+pub use function::{Callback, HttpFunction};
 pub use json_path::JsonPath;
 pub use lane::HttpLane;
 pub use meter::Tariff;
 pub use parse::{
     AnswerText, Choice, Criterion, Judgment, Layout, LogProb, Method, Pattern, Range, Rubric, ScoreParser, Which,
 };
+pub use programs::{BegunProgram, Program, ProgramJudge, ProgramQuestion, ProgramStep};
 pub use response::ResponseParser;
 pub use settings::{HttpSettings, ParseSettings};

@@ -6,6 +6,7 @@
 //!   that is not a number is an error that shows it: of its sample alone, where there are others.
 
 use guerdon_core::outcome::{Cell, Status};
+use guerdon_core::report::Report;
 use serde_json::value::RawValue;
 
 use crate::dialect::sandbox::SandboxRun;
@@ -39,6 +40,8 @@ pub struct Scores {
     pub reasons: Vec<Option<String>>,
     /// Run of a sandbox: what became of the program; it has no cells.
     pub run: Option<SandboxRun>,
+    /// More values for `result.extra`.
+    pub report: Report,
 }
 
 impl ResponseParser {
@@ -133,7 +136,7 @@ pub fn judged(
 fn criteria(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Scores, String> {
     let found = parser.read_judgments(readable(answer, answer.text(body)?))?;
     let (cells, reasons) = found.into_iter().map(|one| (one.score, one.reason)).unzip();
-    Ok(Scores { cells, reasons, run: None })
+    Ok(Scores { cells, reasons, ..Scores::default() })
 }
 
 /// The score of a judge's answer, which was read from `body`.

@@ -15,7 +15,7 @@ use crate::body::{BodyTemplate, Piece};
 use crate::dialect::Api;
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetOptions, Hedging};
-use crate::function::HttpFunction;
+use crate::function::{Callback, HttpFunction};
 use crate::json_path::JsonPath;
 use crate::meter::Tariff;
 use crate::parse::{Choice, Criterion, Layout, LogProb, Method, Pattern, Range, Rubric, ScoreParser, Which};
@@ -39,6 +39,8 @@ pub struct HttpSettings {
     only_these_authorities: bool,
     client_certificate: Option<(ByteBuf, ByteBuf)>,
     tariff: Option<TariffSettings>,
+    /// Position of the judge of programs among the callbacks.
+    programs: Option<usize>,
 }
 
 /// Reader of responses.
@@ -57,7 +59,7 @@ enum KeySettings {
     Text(Secret),
     /// The key as it was read from a file, and the file.
     File(Secret, RawPath),
-    /// Position among the keys that functions of the user return.
+    /// Position among the callbacks.
     Function(usize),
 }
 
@@ -78,8 +80,8 @@ impl HttpSettings {
         Some(Arc::new(Spending::new(cap)))
     }
 
-    /// Makes the function; `keys` has the keys that functions of the user return.
-    pub fn function(&self, caps: &[Arc<Spending>], keys: &[KeySource]) -> Result<HttpFunction, String> {
+    /// Makes the function.
+    pub fn function(&self, caps: &[Arc<Spending>], callbacks: &[Callback]) -> Result<HttpFunction, String> {
         let path = |path: &Option<String>| path.as_deref().map(json_path).transpose();
         let parser = match &self.response {
             ResponseSettings::Judge(api, parse) => ResponseParser::Judge { api: *api, parser: parse.parser()? },
@@ -96,7 +98,10 @@ impl HttpSettings {
         let key = self.key.as_ref().and_then(|key| match key {
             KeySettings::Text(key) => Some(KeySource::Text(key.0.clone())),
             KeySettings::File(key, path) => Some(KeySource::File(key.0.clone(), path.0.clone())),
-            KeySettings::Function(position) => keys.get(*position).cloned(),
+            KeySettings::Function(position) => match callbacks.get(*position)? {
+                Callback::Key(source) => Some(source.clone()),
+                Callback::Programs(_) => None,
+            },
         });
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
         let url = self.endpoints.first().map_or("", |(url, _)| url);
@@ -106,7 +111,12 @@ impl HttpSettings {
             .map_err(|error| error.to_string())?;
         let fleet = FleetOptions::of(&endpoint, &self.endpoints).map_err(|error| error.to_string())?;
         let fleet = FleetOptions { resolve_all: self.resolve_all, hedging: self.hedging, ..fleet };
-        Ok(HttpFunction { endpoint, fleet, body: BodyTemplate { pieces: self.body.clone() }, parser, tariff })
+        let programs = self.programs.and_then(|position| match callbacks.get(position)? {
+            Callback::Programs(judge) => Some(judge.clone()),
+            Callback::Key(_) => None,
+        });
+        let body = BodyTemplate { pieces: self.body.clone() };
+        Ok(HttpFunction { endpoint, fleet, body, parser, tariff, programs })
     }
 }
 

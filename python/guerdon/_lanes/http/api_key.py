@@ -32,7 +32,7 @@ _LONGEST_END_S: Final = 0.5
 
 
 class KeyThreads:
-    """The threads that give keys to one engine."""
+    """The threads that answer questions of one engine."""
 
     def __init__(self, keys: Keys) -> None:
         self._threads = [(requests, answer()) for requests, answer in keys]

@@ -6,22 +6,32 @@ from __future__ import annotations
 import os
 from dataclasses import astuple, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from guerdon._functions.options import BATCH_WAIT
 from guerdon._lanes.http.address import read_small_file
 from guerdon._lanes.http.api_key import ApiKey
 from guerdon._lanes.http.cost import Cost
 from guerdon._lanes.http.fleet import Fleet
-from guerdon._lanes.http.template import Field
+from guerdon._lanes.http.template import Field, MadeField
 from guerdon.errors import RegistrationError
 from guerdon.parse import Parse
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from guerdon._functions.lane_plan import Keys
     from guerdon._lanes.http.body import Piece
+    from guerdon._native import ProgramQuestions
 
 __all__ = ["Plan"]
+
+
+class _ProgramJudge(Protocol):
+    """Judges programs that a sandbox runs."""
+
+    def serve(self, questions: ProgramQuestions, name: str) -> Thread:
+        """Answers questions about the programs of a reward function of this name."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,7 @@ class Plan:
             list.
         batch_wait: Seconds that a sample waits for others, as for `guerdon.reward`.
         ca_file, ca_only, client_cert, client_key: As for `guerdon.judge`.
+        programs: Makes the requests that run a program, to which its own body is the question.
     """
 
     fleet: Fleet
@@ -57,6 +68,7 @@ class Plan:
     client_cert: str | None = None
     client_key: str | None = None
     cost: Cost = field(default_factory=Cost)
+    programs: _ProgramJudge | None = None
 
     @property
     def url(self) -> str:
@@ -102,6 +114,7 @@ class Plan:
             "only_these_authorities": self.ca_only,
             "client_certificate": self._client_certificate(function),
             "tariff": tariff,
+            "programs": None if keys is None or self.programs is None else self._programs(function, keys),
         }
 
     def identity(self) -> tuple[object, ...]:
@@ -110,7 +123,8 @@ class Plan:
         read = (self.api, self.path, astuple(self.parse), self.batch_size is not None, self.cost.keep_answers)
         return (
             self.body,
-            [astuple(field) for field in self.fields],
+            # Texts that code makes are values of the call.
+            [astuple(field) for field in self.fields if not isinstance(field, MadeField)],
             sorted(self.headers),
             [url for url, _ in address],
             *read,
@@ -134,6 +148,14 @@ class Plan:
         if key is None:
             return None
         return {"text": key} if path is None else {"file": (key, os.fsencode(path))}
+
+    def _programs(self, function: str, keys: Keys) -> int:
+        from guerdon._native import ProgramQuestions
+
+        assert self.programs is not None
+        questions = ProgramQuestions()
+        keys.append((questions, partial(self.programs.serve, questions, function)))
+        return len(keys) - 1
 
     def _client_certificate(self, function: str) -> tuple[bytes, bytes] | None:
         chain = _read(function, "client_cert", self.client_cert)

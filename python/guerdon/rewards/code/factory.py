@@ -24,8 +24,8 @@ from guerdon.errors import RegistrationError, with_known_options
 from guerdon.limits import Limit
 from guerdon.rewards.code.remote.remote import remote_language, remote_reward
 from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
+from guerdon.rewards.code.trusted.case_judge import JudgingRules
 from guerdon.rewards.code.trusted.compare import RULES, Compare
-from guerdon.rewards.code.trusted.driver import JudgingRules
 from guerdon.rewards.code.trusted.extract import Extract
 from guerdon.rewards.code.trusted.judge import BESIDE_S, REFERENCE_S, Judge
 from guerdon.rewards.code.trusted.judgement import Score

@@ -74,12 +74,6 @@ impl<'a> Asker<'a> {
         self.send(member, &|repair| self.body(member, repair)).await
     }
 
-    /// The text of a column, of the first sample.
-    pub fn column(&self, column: usize) -> Option<String> {
-        let (share, sample) = *self.unit.samples.first()?;
-        Some(self.unit.call.0.payload(share)?.text(self.queue.function, column, sample)?.to_text())
-    }
-
     /// Sends a request of a member, with the body that `made` makes of the fault of the answer
     /// before, and reads its answer.
     pub async fn send(&self, member: usize, made: &MadeBody<'_>) -> Result<Scores, Failure> {

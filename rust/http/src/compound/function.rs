@@ -3,7 +3,6 @@
 
 use guerdon_core::function::{FunctionId, Policy};
 
-use crate::compound::case_rules::CaseRules;
 use crate::fleet::RequestKey;
 use crate::function::HttpFunction;
 
@@ -33,8 +32,6 @@ pub enum Compound {
     Criteria,
     /// One request, whose answer has a score for each of this many columns.
     Rubric(usize),
-    /// A program, run once a case.
-    Cases(CaseRules),
 }
 
 impl Compound {
@@ -49,8 +46,6 @@ impl Compound {
     pub fn request_key(&self, key: RequestKey) -> RequestKey {
         let alike = matches!(self, Self::Criteria);
         let group_size = match self {
-            // Programs have no prefix in common: each goes where there is room.
-            Self::Cases(_) => 1,
             _ if alike => key.group_size.max(2),
             _ => key.group_size,
         };
@@ -63,7 +58,6 @@ impl Compound {
         match self {
             Self::Criteria => members,
             Self::Rubric(criteria) => *criteria,
-            Self::Cases(_) => 1,
         }
     }
 }

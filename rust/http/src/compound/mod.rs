@@ -7,19 +7,14 @@
 //! - No score is made of half of the answers without the rules of its function saying so.
 
 mod ask;
-mod case_rules;
-mod cases;
 mod criteria;
 mod drive;
 mod function;
-mod outputs;
 mod permits;
 mod queue;
 mod queues;
 mod unit;
 
 pub use ask::NO_TEXTS;
-pub use case_rules::CaseRules;
 pub use function::{Compound, CompoundFunction, CompoundSpec};
-pub use outputs::Outputs;
 pub use queues::{CompoundQueues, LaneParts, requests};

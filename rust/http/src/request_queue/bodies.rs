@@ -38,13 +38,25 @@ impl Bodies {
         samples: &[(usize, u32)],
     ) -> Option<RequestBody> {
         let template = self.template(key);
-        let texts = FrameTexts { frame_ref: frame_ref.clone(), function: self.function, samples: samples.to_vec() };
+        let texts = self.texts(frame_ref, samples);
         let text = |column, place| texts.text(column, place);
         let parts = template.parts(samples.len(), &text)?;
         if template.bytes(&parts, &text, false) < LONG_BODY {
             return Some(template.fill(&parts, &text).into());
         }
         Some(RequestBody::Long(LongBody::new(template, Box::new(texts), parts).into()))
+    }
+
+    /// The body of a request as one text.
+    pub fn text(&self, frame_ref: &Arc<InFlightFrame>, samples: &[(usize, u32)]) -> Option<String> {
+        let texts = self.texts(frame_ref, samples);
+        let text = |column, place| texts.text(column, place);
+        let parts = self.template.parts(samples.len(), &text)?;
+        String::from_utf8(self.template.fill(&parts, &text)).ok()
+    }
+
+    fn texts(&self, frame_ref: &Arc<InFlightFrame>, samples: &[(usize, u32)]) -> FrameTexts {
+        FrameTexts { frame_ref: frame_ref.clone(), function: self.function, samples: samples.to_vec() }
     }
 
     /// The template of a request, in another attempt with the fault of the last answer.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_core::outcome::{Failure, Times};
+use guerdon_core::outcome::{Cell, Failure, Times};
 use guerdon_core::report::Report;
 use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
@@ -20,11 +20,13 @@ use tokio::sync::Notify;
 use super::bodies::Bodies;
 use super::calls::{Call, Calls, RequestTask, TakenCall};
 use crate::compound::NO_TEXTS;
-use crate::fleet::{Failed, Fleet};
+use crate::fleet::{Failed, Fleet, RequestKey};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
 use crate::meter::Meter;
+use crate::programs::{KeptPrograms, Program, ProgramJudge, ProgramStep, failure_of};
 use crate::request::ScoreRequest;
+use crate::request_body::RequestBody;
 use crate::response::Scores;
 
 /// See the module.
@@ -38,6 +40,7 @@ pub struct RequestQueue {
     pub gone: Arc<Notify>,
     calls: Mutex<Calls>,
     bodies: Bodies,
+    programs: KeptPrograms,
 }
 
 /// Frees the slot of a request, however it ended.
@@ -76,7 +79,7 @@ impl RequestQueue {
     ) -> Arc<Self> {
         let bodies = Bodies::new(spec.body.clone(), function);
         let calls = Mutex::new(Calls::new(fleet));
-        Arc::new(Self { spec, limit, timeout, clock, runtime, gone, calls, bodies })
+        Arc::new(Self { spec, limit, timeout, clock, runtime, gone, calls, bodies, programs: KeptPrograms::default() })
     }
 
     /// Queues calls; gives them back if it is closed.
@@ -149,19 +152,61 @@ impl RequestQueue {
             if let Some(tokens) = meter.tokens() {
                 frame.used(tokens);
             }
-            frame.report(*call, meter.report());
+            let mut report = meter.report();
             frame.set_executor(|| Executor::Endpoint(self.server(server)));
             match ended {
-                Some(Ok(Scores { cells, .. })) => frame.complete_many(*call, cells, times),
+                Some(Ok(Scores { cells, report: more, .. })) => {
+                    report.merge(more);
+                    frame.report(*call, report);
+                    frame.complete_many(*call, cells, times);
+                }
                 Some(Err(Failed { failure, others_up })) => {
+                    frame.report(*call, report);
                     if others_up {
                         frame.others_are_up();
                     }
                     frame.fail(*call, failure, times);
                 }
-                None => {}
+                None => frame.report(*call, report),
             }
         });
+    }
+
+    /// Sends the requests of a program, one after the other, until it is judged.
+    async fn run_program<'a>(
+        &self,
+        judge: &ProgramJudge,
+        fleet: &Fleet,
+        key: RequestKey,
+        (frame_ref, call): &Call,
+        samples: &[(usize, u32)],
+        request: &(impl Fn(RequestBody) -> ScoreRequest<'a> + Sync),
+    ) -> Result<Scores, Failed> {
+        // Programs have no prefix in common: each goes where there is room.
+        let key = RequestKey { group_size: 1, ..key };
+        let begun = self.programs.take(key.own_batch, key.sample).map(Program::Begun);
+        let new = || self.bodies.text(frame_ref, samples).map(Program::New);
+        let mut program = begun.or_else(new).ok_or_else(|| broken(NO_TEXTS.to_owned()))?;
+        let mut run = None;
+        loop {
+            match judge.next(program, run.take()).await {
+                ProgramStep::Send { program: begun, body, name } => {
+                    match fleet.send(key, &request(body.into()), self.timeout).await {
+                        Ok(scores) => (program, run) = (Program::Begun(begun), scores.run),
+                        Err(Failed { failure, others_up }) => {
+                            if let Some((batch, sample)) = frame_ref.place(*call) {
+                                self.programs.keep(&batch, sample, begun);
+                            }
+                            return Err(Failed { failure: failure_of(&name, key.attempt, failure), others_up });
+                        }
+                    }
+                }
+                ProgramStep::Judged { score, report } => {
+                    return Ok(Scores { cells: vec![Cell::Value(score)], report, ..Scores::default() });
+                }
+                ProgramStep::Failed(reason) => return Err(broken(reason)),
+            }
+        }
     }
 
     /// Returns the server of the last request.
@@ -173,7 +218,7 @@ impl RequestQueue {
     /// Drops requests whose calls were completed meanwhile, and their bodies; whether anything is
     /// here.
     pub fn drop_abandoned(&self) -> bool {
-        let kept = self.bodies.drop_ended();
+        let kept = self.bodies.drop_ended() | self.programs.drop_ended();
         let (tasks, busy) = {
             let calls = self.calls.lock();
             let with_call = |task: &RequestTask| Some((task.call.clone()?, task.stop.clone()));
@@ -231,6 +276,11 @@ impl RequestQueue {
     }
 }
 
+/// A failure that no other attempt mends.
+fn broken(reason: String) -> Failed {
+    Failed { failure: Failure::error(reason), others_up: false }
+}
+
 /// Sends one request after the other, until no call waits.
 async fn run_requests(guard: TaskGuard) {
     let queue = guard.queue.clone();
@@ -240,24 +290,28 @@ async fn run_requests(guard: TaskGuard) {
         let meter = Meter::new(&queue.spec.tariff, queue.clock);
         let mut dropped = DroppedUsage { call: Some(&call), meter: &meter };
         let key = call.0.key(call.1, waiting);
-        let ended = match queue.bodies.body(key, &call.0, &samples) {
-            Some(body) => {
-                let (parser, timeout) = (&queue.spec.parser, queue.timeout);
-                let request = ScoreRequest {
-                    second: &|| call.0.second_request(),
-                    server: &server,
-                    parser,
-                    body,
-                    samples: samples.len(),
-                    meter: &meter,
-                    timeout,
-                };
-                tokio::select! {
-                    ended = fleet.send(key, &request, timeout) => Some(ended),
-                    () = stop.notified() => None,
-                }
+        let second = || call.0.second_request();
+        let request = |body| ScoreRequest {
+            second: &second,
+            server: &server,
+            parser: &queue.spec.parser,
+            body,
+            samples: samples.len(),
+            meter: &meter,
+            timeout: queue.timeout,
+        };
+        let asked = async {
+            if let Some(judge) = &queue.spec.programs {
+                return queue.run_program(judge, &fleet, key, &call, &samples, &request).await;
             }
-            None => Some(Err(Failed { failure: Failure::error(NO_TEXTS.to_owned()), others_up: false })),
+            match queue.bodies.body(key, &call.0, &samples) {
+                Some(body) => fleet.send(key, &request(body), queue.timeout).await,
+                None => Err(broken(NO_TEXTS.to_owned())),
+            }
+        };
+        let ended = tokio::select! {
+            ended = asked => Some(ended),
+            () = stop.notified() => None,
         };
         if let Some(ended) = &ended {
             queue.bodies.keep_repair(&call.0, call.1, key, ended.is_ok(), &meter);

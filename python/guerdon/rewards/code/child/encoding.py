@@ -2,6 +2,8 @@
 
 - Builtin values only (None, bool, numbers, texts, bytes, containers, ranges), those of `datetime`,
   `fractions` and `decimal`, and `Opaque` in place of other objects. `decoding` reads them.
+- A sandbox elsewhere runs this source, too: it imports the standard library alone, and works on
+  Python 3.8.
 - A subclass of a builtin is written as that builtin, by the builtin's own methods; a number of
   numpy, `fractions` or `decimal` as the builtin one that equals it.
 """
@@ -11,9 +13,11 @@ from __future__ import annotations
 import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 __all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "BoundError", "EncodingError", "Opaque", "Source", "encode"]
 
@@ -68,16 +72,20 @@ class Source:
         self.text = text
 
 
-class _Bounds(NamedTuple):
-    limit: int
-    opaque: Callable[[Any], int] | None
+class _Bounds:
+    __slots__ = ("limit", "opaque")
+
+    def __init__(self, limit: int, opaque: Callable[[Any], int] | None) -> None:
+        self.limit = limit
+        self.opaque = opaque
 
     def check(self, size: int) -> None:
         if size > self.limit:
             raise BoundError(f"the value takes more than {self.limit} bytes")
 
 
-_Writer = Callable[[Any, bytearray, _Bounds, int], None]
+if TYPE_CHECKING:
+    _Writer = Callable[[Any, bytearray, _Bounds, int], None]
 
 
 def encode(value: object, limit: int = _LONGEST, *, opaque: Callable[[Any], int] | None = None) -> bytes:

@@ -24,9 +24,10 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.server import Server
 from guerdon.errors import RegistrationError
 from guerdon.limits import DefaultLimit
-from guerdon.rewards.code.remote.remote_texts import CaseTexts, ProgramTexts, callers
+from guerdon.rewards.code.remote.outputs import OutputJudging
 from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
-from guerdon.rewards.code.trusted.driver import JudgingRules
+from guerdon.rewards.code.remote.texts import CaseTexts, ProgramTexts
+from guerdon.rewards.code.trusted.case_judge import JudgingRules
 from guerdon.rewards.code.trusted.reward import CodeReward
 from guerdon.rewards.code.trusted.row_texts import COMPLETION, Columns
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
@@ -76,14 +77,11 @@ def remote_reward(
     name = str(options.name)
     _refuse_local(name, factory.given, rules)
     from guerdon._lanes.http.body import ColumnValue
-    from guerdon._lanes.http.compound import CompoundPlan, Member
     from guerdon._lanes.http.options import requests_plan
-    from guerdon._lanes.http.template import Field
+    from guerdon.rewards.code.remote.judge_thread import ProgramThread
 
     python = rules.language.name == PYTHON
     request = {
-        # Columns in the order in which the engine numbers them.
-        **{key: ColumnValue(Field(key, json=True)) for key in ("code", "stdin", "run_timeout")},
         "compile_timeout": COMPILE_S,
         "memory_limit_MB": -(-fence.memory_limit // _MIB),
         "language": sandbox.language or _NAMES.get(rules.language.name, rules.language.name),
@@ -95,32 +93,24 @@ def remote_reward(
     for own in ("hedge_after", "price", "max_cost"):
         if getattr(server, own) is not None:
             raise RegistrationError(f"reward function {name!r}: a SandboxFusion's server has no {own}=. Leave it out.")
-    plan = requests_plan(name, server, request, address=(option, _PATH), api="sandbox")
+    assert columns.cases is not None
+    question = {
+        "program": ColumnValue(ProgramTexts(COMPLETION, taken=columns, extract=extract, tags=rules.language.tags)),
+        "cases": ColumnValue(CaseTexts(columns.cases, taken=columns, python=python)),
+        # Part of the version of cached outcomes.
+        "rules": [rules.compare, rules.score, rules.timeout, rules.case_timeout, rules.max_output],
+        "request": request,
+    }
+    # No function of the user's is called where outputs are judged.
+    judging = OutputJudging(columns, rules, fence, "last", rules.language.tags, None, Level("remote"))
+    programs = ProgramThread(judging, request)
+    plan = requests_plan(name, server, question, address=(option, _PATH), api="sandbox", programs=programs)
+    plan.check(name)
     wait = checked.seconds(name, "wait", sandbox.wait)
     limit = DefaultLimit(concurrency=_CONCURRENCY) if options.limit is None else options.limit
     retries = _RETRIES if factory.given["retries"] is None else options.retries
     policy = checked_policy(name, replace(options, limit=limit, retries=retries), "sample")
     policy = replace(policy, timeout=rules.timeout + COMPILE_S * (not python) + wait)
-    assert columns.cases is not None
-    texts = (
-        ProgramTexts(
-            COMPLETION,
-            taken=columns,
-            extract=extract,
-            tags=rules.language.tags,
-            calls=rules.max_output if python else None,
-        ),
-        CaseTexts(columns.cases, taken=columns, python=python, numbers=rules.compare == "numbers"),
-    )
-    cases = (
-        rules.compare,
-        rules.score == "share",
-        rules.timeout,
-        rules.case_timeout,
-        COMPILE_S,
-        rules.max_output,
-        callers(),
-    )
     spec = FunctionSpec(
         name=name,
         item=None,
@@ -137,10 +127,7 @@ def remote_reward(
         pure=pure,
         cache=cache,
     )
-    compound = CompoundPlan("cases", (Member(name, plan, spec),), texts, {"cases": cases})
-    compound.check(name)
-    made = factory.make, dict(factory.given)
-    return RemoteCodeReward(made, replace(spec, compound=compound), rules.timeout)
+    return RemoteCodeReward((factory.make, dict(factory.given)), spec, rules.timeout)
 
 
 def _refuse_local(name: str, given: Mapping[str, Any], rules: JudgingRules) -> None:
@@ -148,8 +135,8 @@ def _refuse_local(name: str, given: Mapping[str, Any], rules: JudgingRules) -> N
     if callable(rules.compare):
         raise _wrong(
             name,
-            "compare= is a function, and verdicts on the answers of a sandbox are made without Python: expected 'exact', "
-            "'tokens' or 'numbers' with remote=. Without remote= programs run on this machine, and a function may compare",
+            "compare= is a function, which is called for programs on this machine alone: expected 'exact', 'tokens' or "
+            "'numbers' with remote=",
         )
     if given["check"] is not None:
         raise _wrong(

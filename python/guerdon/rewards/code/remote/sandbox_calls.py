@@ -1,6 +1,6 @@
-"""Source that a sandbox runs for a case that calls a function: the call, then its value as a text.
+"""Source that a sandbox runs for a case that calls a function: the call, then its value as bytes.
 
-- It is sent as source, behind `canonical` and some functions of `child`: it imports the standard
+- It is sent as source, behind `encoding` and some functions of `child`: it imports the standard
   library alone, and works on Python 3.8.
 - It reads a nonce, and the call, and says that it did, before the program is defined: a failure
   until then is not the program's fault. That finds its standard streams at the null device.
@@ -9,20 +9,25 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import sys
+from binascii import b2a_base64
 from collections import deque
+from decimal import Decimal
+from fractions import Fraction
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from guerdon.rewards.code.child.child import _define, _found, _raised
-    from guerdon.rewards.code.remote.canonical import canonical
+    from guerdon.rewards.code.child.encoding import encode
+    from guerdon.rewards.code.trusted.case_judge import ITERATORS
 
 __all__ = ["answer_call"]
 
-# Names in the `repr` of plain values, beside literals.
+# Names in the `repr` of data, beside literals.
 _KNOWN = {
     "nan": float("nan"),
     "inf": float("inf"),
@@ -32,6 +37,9 @@ _KNOWN = {
     "frozenset": frozenset,
     "range": range,
     "deque": deque,
+    "datetime": datetime,
+    "Decimal": Decimal,
+    "Fraction": Fraction,
 }
 
 
@@ -68,10 +76,13 @@ def answer_call(source: str, prelude: str, limit: int) -> None:
         if function is None:
             end("fault", json.dumps("the program defines no " + repr(call["fn"])))
         value = function(*args, **kwargs)
+        kind, form = type(value).__name__, "value"
+        if kind in ITERATORS:
+            value, form = (kind, list(value)), "iterator"
     except BaseException as error:
         fault(error)
     try:
-        text = canonical(value, numbers=call["numbers"], limit=limit, opaque=True)
+        data = encode(value, limit, opaque=lambda value: 0)
     except BaseException as error:
         end("fault", json.dumps(("what it returned is no data: " + _raised(error)[1])[:400]))
-    end("value", text)
+    end(form, b2a_base64(data, newline=False).decode("ascii"))

@@ -8,58 +8,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from guerdon.errors import DataError
-from guerdon.rewards.code.child.encoding import Opaque
 from guerdon.rewards.code.trusted.calls import CallAnswer, ProgramCalls
+from guerdon.rewards.code.trusted.case_judge import CaseJudge, JudgingRules, expects_list
 from guerdon.rewards.code.trusted.case_time import ProgramTime
 from guerdon.rewards.code.trusted.cases import Case, StdinCase
 from guerdon.rewards.code.trusted.check import run_function, run_tests
-from guerdon.rewards.code.trusted.compare import Compare, outputs_match, shown, values_match
-from guerdon.rewards.code.trusted.judge_state import COMPARE, REFERENCE, TESTS, JudgeState
-from guerdon.rewards.code.trusted.judgement import Judgement, Score, of_cases
-from guerdon.rewards.code.trusted.warn_once import warn_of_compare
+from guerdon.rewards.code.trusted.judge_state import TESTS, JudgeState
+from guerdon.rewards.code.trusted.judgement import Judgement, of_cases
 from guerdon.rewards.code.zygote.command_run import CommandProgram
 from guerdon.rewards.code.zygote.deadline import Deadline
-from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
 from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
 
-__all__ = ["Driver", "JudgingRules", "compare_reference", "with_input"]
-
-# Types that count as their lists if a list is expected.
-_ITERATORS: Final = (
-    *("generator", "map", "filter", "zip", "enumerate", "reversed", "chain"),
-    *("list_iterator", "dict_keys", "dict_values", "dict_items"),
-)
+__all__ = ["Driver"]
 
 Run = Callable[[bytes, Deadline], ScriptRun]
 """One run of a program: what it reads, and until when."""
-
-
-@dataclass(frozen=True)
-class JudgingRules:
-    """Rules for judging programs.
-
-    Attributes:
-        timeout: Seconds for all cases of a program.
-        case_timeout: Seconds for one; None: what is left.
-        compare: When an output is the expected one.
-        takes_input: It is a function that takes the input, too.
-        score: What counts.
-        max_output: Bytes that a program may print, or return, in a case.
-        language: Of the programs.
-    """
-
-    timeout: float
-    case_timeout: float | None
-    compare: Compare
-    score: Score
-    max_output: int
-    language: Language = LANGUAGES[PYTHON]
-    takes_input: bool = False
 
 
 class Driver:
@@ -71,6 +38,7 @@ class Driver:
         self._zygote = zygote
         self._rules = rules
         self._state = state
+        self._judge = CaseJudge(rules, state)
         self._program = program
         self._prelude = prelude
         self._time = ProgramTime(rules.timeout, rules.case_timeout, divided=rules.score == "share")
@@ -149,7 +117,6 @@ class Driver:
         """Why the case is not passed; "" if it is."""
         if fault := self._time.fault():
             return fault
-        rule = with_input(self._rules, case)
         if isinstance(case, StdinCase):
             with self._state.waiting(), self._time.asked():
                 ended = run(case.stdin.encode("utf-8", "surrogatepass"), self._time.to_answer())
@@ -159,59 +126,8 @@ class Driver:
             if ended.fault:
                 return ended.fault
             # No expected text equals an output that is not UTF-8.
-            printed = ended.stdout.decode("utf-8", "surrogateescape")
-            if self._passed(outputs_match, case.stdout, printed, rule):
-                return ""
-            return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
+            return self._judge.printed(case, ended.stdout.decode("utf-8", "surrogateescape"))
         answer = self._calls.call(case.fn, case.args, case.kwargs)
-        value = answer.value
-        if (
-            isinstance(value, Opaque)
-            and value.guerdon_kind in _ITERATORS
-            and isinstance(case.expected[0], (list, tuple))
-        ):
-            answer = self._calls.call("#list", [value], {})
-        if answer.fault:
-            return answer.fault
-        if any(self._passed(values_match, expected, answer.value, rule) for expected in case.expected):
-            return ""
-        return f"it returned {shown(answer.value)}, expected {shown(case.expected[0])}"
-
-    def _passed(
-        self, match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare
-    ) -> bool:
-        """Returns whether they match; not, where a function of the user's raises on what a program
-        gave.
-
-        Raises:
-            DataError: It raises on the expected value itself.
-        """
-        if not callable(rule):
-            return match(expected, given, rule)
-        try:
-            with self._state.during(COMPARE):
-                return match(expected, given, rule)
-        except (Exception, SystemExit) as error:
-            why = f"raised {type(error).__name__}: {str(error)[:300]}"
-            try:
-                with self._state.during(REFERENCE):
-                    compare_reference(rule, expected)
-            except (Exception, SystemExit):
-                raise DataError(f"compare {why}, and fails on what is expected, too") from error
-            warn_of_compare(why)
-        return False
-
-
-def compare_reference(rule: Compare, expected: object) -> None:
-    """Compares the expected value with itself, by a function that may raise or hang."""
-    if callable(rule) and expected not in ("", None):  # otherwise there is no reference to tell
-        rule(expected, expected)
-
-
-def with_input(rules: JudgingRules, case: Case) -> Compare:
-    """The rule by which a case is compared; a function is given its input, where it takes that."""
-    compare = rules.compare
-    if not callable(compare) or not rules.takes_input:
-        return compare
-    given = case.stdin if isinstance(case, StdinCase) else case.args
-    return lambda expected, came: compare(expected, came, given)
+        if expects_list(case, answer.value):
+            answer = self._calls.call("#list", [answer.value], {})
+        return answer.fault or self._judge.returned(case, answer.value)

@@ -29,12 +29,12 @@ from guerdon.errors import DataError
 from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.trusted.judge_state import COMPARE, EXTRACT, REFERENCE, SIZE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
-from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
+from guerdon.rewards.code.trusted.scorer import Judging
 from guerdon.rewards.code.trusted.warn_once import warn_of_compare, warn_of_extract, warn_once
 from guerdon.rewards.code.zygote.script_run import signal_name
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 
-__all__ = ["BESIDE_S", "Judge"]
+__all__ = ["BESIDE_S", "EndedError", "Judge"]
 
 BESIDE_S: Final = 15.0
 """Time for tests and functions of the user's beside that of a program."""
@@ -51,7 +51,7 @@ _BOOT: Final = (
 )
 
 
-class _EndedError(Exception):
+class EndedError(Exception):
     """The judge was killed, or ended by itself: how, in words."""
 
 
@@ -72,7 +72,7 @@ class Judge(StatefulReward):
         """Start the process, and the zygote in it."""
         try:
             self._ask("setup", _LONGEST_START_S)
-        except _EndedError as error:
+        except EndedError as error:
             raise ZygoteLostError(f"the process that judges could not be started: {error}") from None
 
     def score(self, **row: Any) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Judge(StatefulReward):
             try:
                 judgement: Judgement = self._ask("judge", BESIDE_S, row)
                 return judgement
-            except _EndedError as error:
+            except EndedError as error:
                 if self._state.waits and not again:
                     continue  # perhaps by chance: it handled none of the program's values
                 found = self._without_end(row, str(error))
@@ -117,7 +117,7 @@ class Judge(StatefulReward):
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._state = JudgeState()
-        self._here: CodeScorer | None = None  # that judges in this process
+        self._here: Any = None  # what judges in this process
         self._owner = 0
 
     def _without_end(self, row: Mapping[str, Any], how: str) -> Judgement | None:
@@ -152,7 +152,7 @@ class Judge(StatefulReward):
         """Have the process do something, for so long beside the time of programs.
 
         Raises:
-            _EndedError: It ended, or was killed.
+            EndedError: It ended, or was killed.
             Exception: What was raised there.
         """
         try:
@@ -182,9 +182,9 @@ class Judge(StatefulReward):
             succeeded, value, logged = pickle.loads(answer)
         except TimeoutError:
             self._kill()
-            raise _EndedError(f"did not end within {seconds:g} s") from None
+            raise EndedError(f"did not end within {seconds:g} s") from None
         except (EOFError, OSError):
-            raise _EndedError(self._kill()) from None
+            raise EndedError(self._kill()) from None
         except BaseException:
             self._kill()  # whoever waits was interrupted: its answer would be taken for the next
             raise
@@ -216,7 +216,7 @@ class Judge(StatefulReward):
             judging = dumps(self.judging) if self.judging.has_functions else pickle.dumps(self.judging)
             self._launch()
             self._done(pickle.dumps(("begin", (sys.path, judging))), _LONGEST_START_S)
-        except (_EndedError, ZygoteLostError):
+        except (EndedError, ZygoteLostError):
             raise
         except Exception as error:  # of a function of the user's
             warn_once(
@@ -226,7 +226,7 @@ class Judge(StatefulReward):
                 str(error),
             )
             self.close()
-            self._here = CodeScorer(self.judging)
+            self._here = self.judging.scorer()
 
     def _launch(self) -> None:
         try:

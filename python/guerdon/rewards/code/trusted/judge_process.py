@@ -16,7 +16,7 @@ from typing import Any, Final
 from guerdon._worker import linux
 from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.trusted.judge_state import SIZE, JudgeState
-from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
+from guerdon.rewards.code.trusted.scorer import Judging
 
 __all__ = ["main"]
 
@@ -79,14 +79,14 @@ def _exit_with_stdin() -> None:
         os._exit(1)
 
 
-def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> CodeScorer:
+def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> Any:
     sys.path[:] = path
     judging: Judging = pickle.loads(pickled)
     if not judging.has_functions:  # these may load what they need
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         limit = _MEMORY + _OF_OUTPUT * judging.rules.max_output
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
-    return CodeScorer(judging, state)
+    return judging.scorer(state)
 
 
 class _Logged(logging.Handler):

@@ -16,8 +16,9 @@ from typing import Any, Final
 from guerdon._batch.columns import plain_text
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import EncodingError
+from guerdon.rewards.code.trusted.case_judge import JudgingRules, compare_reference, with_input
 from guerdon.rewards.code.trusted.cases import StdinCase
-from guerdon.rewards.code.trusted.driver import Driver, JudgingRules, compare_reference, with_input
+from guerdon.rewards.code.trusted.driver import Driver
 from guerdon.rewards.code.trusted.extract import Extract, extract_program
 from guerdon.rewards.code.trusted.judge_state import EXTRACT, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
@@ -60,6 +61,10 @@ class Judging:
     def has_functions(self) -> bool:
         """Says whether functions of the user's judge."""
         return any(map(callable, (self.check, self.extract, self.rules.compare)))
+
+    def scorer(self, state: JudgeState | None = None) -> Any:
+        """Makes what answers the questions of a `Judge`."""
+        return CodeScorer(self, state)
 
 
 class CodeScorer:

@@ -16,7 +16,7 @@ from guerdon.rewards.code.zygote.languages import Language
 from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
 
-__all__ = ["COMPILE_S", "CommandProgram", "check_toolchain"]
+__all__ = ["COMPILE_S", "CommandProgram", "check_toolchain", "compile_fault"]
 
 COMPILE_S: Final = 30.0
 _MOST_MESSAGES: Final = 1 << 20
@@ -47,10 +47,7 @@ class CommandProgram:
         run = self._run(self._language.compile, b"", Deadline(COMPILE_S), _MOST_MESSAGES, "build")
         if not run.fault:
             return ""
-        reported = run.stderr.decode("utf-8", "replace").splitlines()
-        lines = [line for line in reported if line.strip()] or [run.fault]
-        first = next((line for line in lines if "error" in line), lines[0])
-        return f"it does not compile: {first[:300]}"
+        return compile_fault(run.stderr.decode("utf-8", "replace"), run.fault)
 
     def run(self, stdin: bytes, deadline: Deadline) -> ScriptRun:
         """Run it once."""
@@ -70,6 +67,13 @@ class CommandProgram:
             "opens_stdin": STDIN in self._source,
         }
         return run_script(self._zygote, request, stdin, deadline, most, mode)
+
+
+def compile_fault(stderr: str, otherwise: str) -> str:
+    """Why a program does not compile, by the messages of its compiler."""
+    lines = [line for line in stderr.splitlines() if line.strip()] or [otherwise]
+    first = next((line for line in lines if "error" in line), lines[0])
+    return f"it does not compile: {first[:300]}"
 
 
 def check_toolchain(zygote: ProgramZygote, language: Language) -> None:

@@ -21,7 +21,7 @@ from guerdon.rewards.code.child.frames import ChannelClosedError, send
 from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.zygote_process import Ended, ProgramZygote
 
-__all__ = ["STDIN", "ScriptRun", "run_script", "signal_name"]
+__all__ = ["STDIN", "ScriptRun", "exit_fault", "run_script", "signal_name"]
 
 STDIN: Final = "/dev/stdin"
 """A program whose text has this opens its input by name."""
@@ -52,13 +52,17 @@ class ScriptRun:
         """Why it did not end as a program should; "" where it did."""
         if self.stopped:
             return self.stopped
-        status = self.ended.status
-        if status < 0:
-            return f"it was ended by {signal_name(-status)}"
-        lines = self.stderr.decode("utf-8", "replace").strip().split("\n")
-        # Node says its version last.
-        last = next((line for line in reversed(lines) if "Error" in line), lines[-1]).strip()[:300]
-        return "" if status == 0 else f"exit status {status}{': ' if last else ''}{last}"
+        return exit_fault(self.ended.status, self.stderr.decode("utf-8", "replace"))
+
+
+def exit_fault(status: int, stderr: str) -> str:
+    """The fault of an end, with the last line of standard error; "" for a success."""
+    if status < 0:
+        return f"it was ended by {signal_name(-status)}"
+    lines = stderr.strip().split("\n")
+    # Node says its version last.
+    last = next((line for line in reversed(lines) if "Error" in line), lines[-1]).strip()[:300]
+    return "" if status == 0 else f"exit status {status}{': ' if last else ''}{last}"
 
 
 def signal_name(number: int) -> str:

@@ -1,34 +1,29 @@
-"""The texts that a sandbox's requests are made of: a sample's program, and its cases.
+"""The programs and cases of samples as the engine passes them on to their judge: JSON.
 
 - They are made once a batch, on the caller's thread; the samples of a group share the text of their
   cases.
-- The fault of one sample is in its text: the engine answers for it, and asks nobody.
+- The fault of one sample is in its text, and its sandbox gets no request.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from guerdon._batch.columns import Single, plain_text
 from guerdon._lanes.http.column_texts import JSON
 from guerdon._lanes.http.template import MadeField
 from guerdon.errors import DataError
-from guerdon.rewards.code.child import child
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import EncodingError, encode
-from guerdon.rewards.code.remote import canonical, sandbox_calls
 from guerdon.rewards.code.trusted.cases import CallCase, Case, StdinCase, is_text
 from guerdon.rewards.code.trusted.extract import Extract, extract_program
 from guerdon.rewards.code.trusted.row_texts import Columns
 
-__all__ = ["CaseTexts", "ProgramTexts", "callers"]
-
-_LONGEST_VALUE: Final = 1 << 28
+__all__ = ["CaseTexts", "ProgramTexts", "cases_of"]
 
 
 @dataclass(frozen=True)
@@ -72,12 +67,10 @@ class ProgramTexts(_RowTexts):
     Attributes:
         extract: As for `guerdon.code_reward`.
         tags: Of the language, in lower case.
-        calls: For how long a value the functions of a program may be called; None: never.
     """
 
     extract: Extract = "last"
     tags: frozenset[str] = frozenset()
-    calls: int | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -88,15 +81,7 @@ class ProgramTexts(_RowTexts):
         program, why = extract_program(
             plain_text(row[self.column]), self.extract, self.tags, lambda: self.taken.wanted(row)
         )
-        if program is None:
-            return {"fault": why}
-        before = self.taken.prelude_of(row)
-        # A completion may go on in mid-line, as the body of a function that the prelude begins.
-        between = "\n" if before and not before[-1].isspace() else ""
-        made: dict[str, Any] = {"source": f"{before}{between}{program}"}
-        if self.calls is not None:
-            made["calls"] = f"answer_call({program!r}, {before!r}, {self.calls})\n"
-        return made
+        return {"fault": why} if program is None else {"source": program, "prelude": self.taken.prelude_of(row)}
 
 
 @dataclass(frozen=True)
@@ -105,45 +90,39 @@ class CaseTexts(_RowTexts):
 
     Attributes:
         python: Programs are Python, whose functions can be called.
-        numbers: Numbers are compared by size.
     """
 
     python: bool = True
-    numbers: bool = False
 
     def _one(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {"cases": [self._case(case, place) for place, case in enumerate(self.taken.cases_of(row))]}
+        cases = [self._case(case, place) for place, case in enumerate(self.taken.cases_of(row))]
+        return {"cases": b2a_base64(encode(cases), newline=False).decode()}
 
-    def _case(self, case: Case, place: int) -> dict[str, Any]:
+    def _case(self, case: Case, place: int) -> tuple[object, ...]:
         if isinstance(case, StdinCase):
             if not is_text(case.stdin) or not is_text(case.stdout):
                 raise DataError(f"case {place} holds half a surrogate pair, which can't be sent to a sandbox")
-            return {"stdin": case.stdin, "expected": [case.stdout]}
+            return case.stdin, case.stdout
         if not self.python:
             raise DataError("cases that call functions are for Python")
-        return self._call(case, place)
-
-    def _call(self, case: CallCase, place: int) -> dict[str, Any]:
         try:
-            arguments = repr(decode(encode((case.args, case.kwargs))))
-            canonical.canonical([case.args, case.kwargs], numbers=False, limit=_LONGEST_VALUE)
-            expected = [canonical.canonical(one, numbers=self.numbers, limit=_LONGEST_VALUE) for one in case.expected]
-        except (EncodingError, canonical.NotDataError, ValueError) as error:
+            values = encode((case.args, case.kwargs, case.expected))
+        except EncodingError as error:
             raise DataError(f"case {place} can't be sent to a program: {error}") from None
-        call = {"fn": case.fn, "arguments": arguments, "numbers": self.numbers}
-        return {"stdin": json.dumps(call), "expected": expected, "calls": True}
+        return case.fn, values, b""
+
+
+def cases_of(text: str) -> list[Case]:
+    """The cases in such a text."""
+    made: list[Case] = []
+    for first, second, *call in decode(a2b_base64(text)):
+        if call:
+            args, kwargs, expected = decode(second)
+            made.append(CallCase(first, args, expected, kwargs))
+        else:
+            made.append(StdinCase(first, second))
+    return made
 
 
 def _each(values: Sequence[object] | Single, samples: int) -> Sequence[object]:
     return [values.value] * samples if isinstance(values, Single) else values
-
-
-@cache
-def callers() -> str:
-    """Returns the source above the line that calls a program's function: the beginning of a string
-    of JSON."""
-    shared: tuple[Any, ...] = (child._define, child._compiled, child._found, child._raised)
-    constants = f"_FILE = {child._FILE!r}\nPRELUDE = {child.PRELUDE!r}\n_LONGEST_MESSAGE = {child._LONGEST_MESSAGE!r}\n"
-    parts = [inspect.getsource(canonical), constants, *map(inspect.getsource, shared), inspect.getsource(sandbox_calls)]
-    future = "from __future__ import annotations\n"
-    return json.dumps(future + "\n".join(part.replace(future, "") for part in parts) + "\n\n")[:-1]
