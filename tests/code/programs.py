@@ -31,6 +31,7 @@ class Yes:
     def __hash__(self): return 0
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = yes
     __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __or__ = __and__ = __neg__ = __call__ = __getitem__ = __enter__ = same
+    __lshift__ = __rshift__ = __rrshift__ = same
     __sub__ = __rsub__ = __isub__ = __truediv__ = __mod__ = __floordiv__ = __xor__ = __abs__ = __round__ = __float__ = zero
 def f(*args): return Yes(*args)
 """
@@ -55,6 +56,13 @@ def judged(**options: Any) -> Iterator[CodeReward]:
 def judgement(reward: CodeReward, program: str, **row: Any) -> Judgement:
     """The judgement on one program."""
     return reward._judge.judge({"completion": block(program), **row})
+
+
+def checked(
+    reward: CodeReward, program: str, test: Any, entry_point: str | None = None, starter: str = ""
+) -> Judgement:
+    """The judgement on one program by the tests of a row."""
+    return judgement(reward, program, test=test, entry_point=entry_point, starter=starter)
 
 
 def in_process(reward: CodeReward) -> CodeScorer:

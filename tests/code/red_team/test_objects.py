@@ -62,6 +62,8 @@ DATA = {
         "assert f(1) % 3 == 0 and f(1) > 5",
         "assert f(1) // 6 == 1",
         "assert f(1) ^ 6 == 0",
+        "assert f(1) << 1 == 12",
+        "assert 12 >> f(1) == 0",
     ],
     "return [1, 2]": [
         "assert 2 in f(1)",
@@ -113,6 +115,8 @@ class Vec:
     def __matmul__(self, other): return self.x * other.x + self.y * other.y
     def __eq__(self, other): return (self.x, self.y) == (other.x, other.y)
     def __lt__(self, other): return abs(self) < abs(other)
+    def __lshift__(self, other): return Vec(self.x << other, self.y << other)
+    def __rshift__(self, other): return Vec(self.x >> other.x, self.y >> other.y)
     def __abs__(self): return abs(self.x) + abs(self.y)
     def __hash__(self): return hash((self.x, self.y))
     def add(self, other): return self + other
@@ -174,6 +178,7 @@ GIVEN = [
     "assert (2 * Vec(1, 2)).y == 4 and (Vec(1, 2) * 2).x == 2",
     "assert (2 * Vec(1, 2) * 3 + Vec(0, 1)).y == 13",
     "assert Vec(1, 2) @ Vec(3, 4) == 11",
+    "assert (Vec(1, 2) << 1).y == 4 and (Vec(1, 2) >> Vec(0, 1)).y == 1",
     "assert abs(Vec(1, -2)) == 3",
     "assert total([Vec(1, 2), Vec(3, 4)]).x == 4 and sum([Vec(1, 2), Vec(3, 4)]).y == 6",
     "v = Vec(1, 2)\nv += Vec(1, 1)\nassert v.x == 2",

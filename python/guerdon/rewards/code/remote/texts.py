@@ -107,7 +107,8 @@ class CaseTexts(_RowTexts):
             raise DataError("cases that call functions are for Python")
         try:
             values = encode((case.args, case.kwargs, case.expected))
-        except EncodingError as error:
+            repr((case.args, case.kwargs))  # as they are sent: an integer may have too many digits
+        except (EncodingError, ValueError) as error:
             raise DataError(f"case {place} can't be sent to a program: {error}") from None
         return case.fn, values, b""
 

@@ -2,6 +2,7 @@
 
 - They are called here, one after the other, and the first that fails ends them; no runner, plugin
   or fixture is there.
+- A function ``test`` is called only if the text itself has called nothing of the program.
 """
 
 from __future__ import annotations
@@ -34,13 +35,17 @@ def outcomes() -> Iterator[None]:
 
 def collected(namespace: dict[str, Any]) -> list[str]:
     """The names of what would be collected, and of ``check``."""
-    return [name for name, one in namespace.items() if name == "check" or _is_collected(name, one)]
+    return [name for name, one in namespace.items() if name == "check" or _is_collected(name, one, alone=True)]
 
 
-def run_collected(namespace: dict[str, Any]) -> None:
-    """Runs the tests that pytest would collect."""
+def run_collected(namespace: dict[str, Any], *, alone: bool) -> None:
+    """Runs the tests that pytest would collect.
+
+    Args:
+        alone: They alone call the program.
+    """
     for name, one in list(namespace.items()):
-        if not _is_collected(name, one):
+        if not _is_collected(name, one, alone=alone):
             continue
         if isinstance(one, type):
             _run_class(one)
@@ -49,10 +54,10 @@ def run_collected(namespace: dict[str, Any]) -> None:
                 _run(one, arguments)
 
 
-def _is_collected(name: str, one: Any) -> bool:
+def _is_collected(name: str, one: Any, *, alone: bool) -> bool:
     if isinstance(one, type):
         return one.__module__ == "check" and (issubclass(one, unittest.TestCase) or name.startswith("Test"))
-    return name.startswith("test_") and inspect.isfunction(one)
+    return (name.startswith("test_") or (alone and name == "test")) and inspect.isfunction(one)
 
 
 def _run_class(one: type) -> None:

@@ -32,7 +32,10 @@ RETURNED, DERIVED, MADE = range(3)
 """Origins of an object: a function or method returned it; it is the value of an operator on one
 that tests made; tests called its class."""
 
-_OPERATORS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+_OPERATORS: Final = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+    *("lshift", "rshift", "and", "or", "xor"),
+)
 # The other operand may be the expected value: a program could have the difference be zero.
 _DIFFERENCES: Final = ("sub", "truediv", "floordiv", "mod", "xor", "isub", "itruediv", "ifloordiv", "imod", "ixor")
 _UNARY: Final = ("abs", "neg", "pos", "invert", "round", "enter", "copy")
