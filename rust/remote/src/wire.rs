@@ -156,7 +156,7 @@ impl ToAgent {
 
     /// Returns the next item of a message, and the position of a frame's values in it.
     pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<(Self, Range<usize>), ItemError>> {
-        items.next()
+        items.read()
     }
 }
 
@@ -167,9 +167,9 @@ impl ToDriver {
 
     /// The next item of a message.
     pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<Self, ItemError>> {
-        let next = match items.next_if(old_refusal) {
+        let next = match items.read_if(old_refusal) {
             Some(reason) => Ok(Self::Refused(reason)),
-            None => items.next()?.map(|(message, _)| message),
+            None => items.read()?.map(|(message, _)| message),
         };
         Some(next.map(|mut message: Self| {
             message.shorten();

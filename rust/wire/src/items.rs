@@ -54,7 +54,7 @@ impl<'a> Items<'a> {
     }
 
     /// Returns the next item's message, and the position in the block of the bytes after it.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Option<Result<(T, Range<usize>), ItemError>> {
+    pub fn read<T: DeserializeOwned>(&mut self) -> Option<Result<(T, Range<usize>), ItemError>> {
         if self.rest.is_empty() {
             return None;
         }
@@ -69,7 +69,7 @@ impl<'a> Items<'a> {
 
     /// Returns the next item's kind and rest if `read` makes something of them; otherwise the item
     /// is still the next one.
-    pub fn next_if<T>(&mut self, read: impl FnOnce(ByteReader<'a>) -> Option<T>) -> Option<T> {
+    pub fn read_if<T>(&mut self, read: impl FnOnce(ByteReader<'a>) -> Option<T>) -> Option<T> {
         let before = self.rest;
         let found = self.next_bytes().and_then(|item| read(ByteReader(item)));
         if found.is_none() {
@@ -115,16 +115,16 @@ mod tests {
             }
             let mut items = Items::of(&block);
             for (message, values) in &all {
-                let (found, place): ((u8, u64, String), _) = items.next().unwrap().unwrap();
+                let (found, place): ((u8, u64, String), _) = items.read().unwrap().unwrap();
                 prop_assert_eq!((&found, &block[place]), (message, &values[..]));
             }
-            prop_assert!(items.next::<(u8, u64, String)>().is_none());
+            prop_assert!(items.read::<(u8, u64, String)>().is_none());
         }
 
         #[test]
         fn any_bytes_are_read_to_their_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut items = Items::of(&bytes);
-            while items.next::<(u8, Vec<u8>)>().is_some() {}
+            while items.read::<(u8, Vec<u8>)>().is_some() {}
             prop_assert!(items.rest.is_empty());
         }
     }
