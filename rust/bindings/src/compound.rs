@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use guerdon_core::function::Policy;
 use guerdon_core::spending::Spending;
-use guerdon_http::{CaseRules, Compound, CompoundFunction, CompoundSpec, HttpSettings, KeySource, Outputs};
+use guerdon_http::{CaseRules, Compound, CompoundFunction, HttpSettings, KeySource, Outputs};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -35,18 +35,14 @@ pub fn outputs_match(expected: &str, printed: &str, rule: &str) -> PyResult<bool
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum KindArg {
-    Criteria {},
-    Rubric { columns: usize },
     Cases { cases: CasesArg },
 }
 
-/// A function that makes compound calls; or the position of the function whose calls fill its
-/// cells, and its column of the answers.
+/// A function that makes compound calls.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum CompoundSettings {
     Leads { kind: KindArg, members: Vec<HttpSettings>, rules: Box<Policy> },
-    Follows(usize, usize),
 }
 
 impl CompoundSettings {
@@ -56,19 +52,12 @@ impl CompoundSettings {
         &self,
         caps: &dyn Fn(Option<Arc<Spending>>) -> Vec<Arc<Spending>>,
         keys: &[KeySource],
-    ) -> Result<CompoundSpec, String> {
-        let (kind, members, rules) = match self {
-            Self::Follows(leader, column) => return Ok(CompoundSpec::Follows { leader: *leader, column: *column }),
-            Self::Leads { kind, members, rules } => (kind, members, Policy::clone(rules)),
-        };
-        let kind = match kind {
-            KindArg::Criteria {} => Compound::Criteria,
-            KindArg::Rubric { columns } => Compound::Rubric(*columns),
-            KindArg::Cases { cases } => Compound::Cases(cases.rules()),
-        };
+    ) -> Result<CompoundFunction, String> {
+        let Self::Leads { kind: KindArg::Cases { cases }, members, rules } = self;
+        let (kind, rules) = (Compound::Cases(cases.rules()), Policy::clone(rules));
         let first = members.first().ok_or_else(|| "a function without members".to_owned())?;
         let caps = caps(first.own_cap());
         let members = members.iter().map(|http| http.function(&caps, keys)).collect::<Result<_, String>>()?;
-        Ok(CompoundSpec::Leads(Box::new(CompoundFunction { kind, members, rules })))
+        Ok(CompoundFunction { kind, members, rules })
     }
 }

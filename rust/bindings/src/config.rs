@@ -14,7 +14,7 @@ use guerdon_core::function::Function;
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_core::settings::path;
 use guerdon_core::spending::Spending;
-use guerdon_http::{CompoundSpec, HttpFunction, HttpSettings, KeySource};
+use guerdon_http::{CompoundFunction, HttpFunction, HttpSettings, KeySource};
 use guerdon_native::kernels::{self, Kernel};
 use guerdon_process::ResourceLimits;
 use pyo3::exceptions::{PyRuntimeError, PyUnicodeError, PyValueError};
@@ -114,7 +114,7 @@ impl FunctionSettings {
         &self,
         cap: Option<&Arc<Spending>>,
         keys: &[KeySource],
-    ) -> PyResult<(Option<HttpFunction>, Option<CompoundSpec>)> {
+    ) -> PyResult<(Option<HttpFunction>, Option<CompoundFunction>)> {
         let wrong = |why: String| self.wrong(&why);
         let caps = |own: Option<Arc<Spending>>| own.into_iter().chain(cap.cloned()).collect::<Vec<_>>();
         let http = self.http.as_ref().map(|http| http.function(&caps(http.own_cap()), keys));

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::compose::ComposeLane;
+use guerdon_core::compose::{ComposeLane, Composite, Criterion};
 use guerdon_core::dependents;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
@@ -90,7 +90,12 @@ impl Parts {
             Some(_) if one.anywhere => LaneKind::Process.index(),
             _ => one.lane.kind.index(),
         };
-        let core: Vec<Function> = functions.iter().map(|one| one.function(lane_of(one), &stores)).collect();
+        let mut core: Vec<Function> = functions.iter().map(|one| one.function(lane_of(one), &stores)).collect();
+        for one in functions {
+            if let Some(Composite::Criterion(Criterion { function, columns, .. })) = &one.compose {
+                core[*function].columns = columns.clone();
+            }
+        }
         if let Some(fault) = dependents::fault(&core) {
             return Err(PyValueError::new_err(fault));
         }

@@ -3,7 +3,7 @@
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::outcome::Cell;
-use guerdon_http::{AnswerText, CompoundSpec, HttpFunction, HttpLane, HttpSettings, ParseSettings};
+use guerdon_http::{AnswerText, CompoundFunction, HttpFunction, HttpLane, HttpSettings, ParseSettings};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
@@ -39,7 +39,7 @@ pub fn lane(
     clock: Clock,
     functions: &[Function],
     specs: Vec<Option<HttpFunction>>,
-    compounds: Vec<Option<CompoundSpec>>,
+    compounds: Vec<Option<CompoundFunction>>,
 ) -> PyResult<HttpLane> {
     let lane = HttpLane::new(runtime, clock, functions, specs, compounds);
     let lane = lane.map_err(|error| PyValueError::new_err(error.to_string()))?;

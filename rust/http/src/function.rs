@@ -15,4 +15,16 @@ pub struct HttpFunction {
     pub body: BodyTemplate,
     pub parser: ResponseParser,
     pub tariff: Tariff,
+    /// Present for a rubric.
+    pub criteria: Option<Criteria>,
+}
+
+/// Criteria by which a judge scores a sample: its answers are reported as `JUDGMENTS`.
+#[derive(Clone, Debug)]
+pub struct Criteria {
+    /// Number of scores in an answer.
+    pub in_an_answer: usize,
+    /// Bodies and parsers of the member calls in the slots after the first, if each criterion has a
+    /// separate request.
+    pub others: Vec<(BodyTemplate, ResponseParser)>,
 }

@@ -23,6 +23,8 @@ pub struct InFlightFrame {
     pub order: (u64, bool, u64),
     /// Number of calls.
     pub calls: usize,
+    /// Slot of its calls, where they are member calls.
+    pub slot: usize,
     /// The payload of each share of the frame.
     payloads: Vec<Option<SharedPayload>>,
     /// Written by requests that end, and when the lane closes.
@@ -41,6 +43,7 @@ impl InFlightFrame {
         Self {
             order: (frame.batch().id(), first, frame.id()),
             calls: frame.len(),
+            slot: frame.batch().slot(),
             payloads: frame.slices().iter().map(|share| share.payload().cloned()).collect(),
             inner: Mutex::new(Inner { left: frame.len(), frame: Some(frame) }),
         }

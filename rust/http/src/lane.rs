@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::compound::{CompoundQueues, CompoundSpec, LaneParts, requests};
+use crate::compound::{CompoundFunction, CompoundQueues, LaneParts, requests};
 use crate::endpoint_error::EndpointError;
 use crate::fd_limit::TooFewDescriptors;
 use crate::fleet::{EndpointSnapshot, Fleet, FleetCounts, Pools};
@@ -52,7 +52,7 @@ impl HttpLane {
         clock: Clock,
         functions: &[Function],
         specs: Vec<Option<HttpFunction>>,
-        compounds: Vec<Option<CompoundSpec>>,
+        compounds: Vec<Option<CompoundFunction>>,
     ) -> Result<Self, EndpointError> {
         let limits: Vec<usize> = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
         // Functions that go to one server share its connections; each may use as many as it has

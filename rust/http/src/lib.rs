@@ -46,13 +46,13 @@ mod tls;
 
 pub use api_key::{KeyAnswer, KeySource};
 pub use body::{BodyTemplate, JSON, Piece, Text};
-pub use compound::{CaseRules, Compound, CompoundFunction, CompoundSpec, Outputs};
+pub use compound::{CaseRules, Compound, CompoundFunction, Outputs};
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;
 pub use fd_limit::TooFewDescriptors;
 pub use fleet::{EndpointSnapshot, FleetCounts, FleetOptions, HedgeAfter, Hedging};
-pub use function::HttpFunction;
+pub use function::{Criteria, HttpFunction};
 pub use json_path::JsonPath;
 pub use lane::HttpLane;
 pub use meter::Tariff;

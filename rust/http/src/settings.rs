@@ -15,7 +15,7 @@ use crate::body::{BodyTemplate, Piece};
 use crate::dialect::Api;
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetOptions, Hedging};
-use crate::function::HttpFunction;
+use crate::function::{Criteria, HttpFunction};
 use crate::json_path::JsonPath;
 use crate::meter::Tariff;
 use crate::parse::{Choice, Criterion, Layout, LogProb, Method, Pattern, Range, Rubric, ScoreParser, Which};
@@ -39,7 +39,12 @@ pub struct HttpSettings {
     only_these_authorities: bool,
     client_certificate: Option<(ByteBuf, ByteBuf)>,
     tariff: Option<TariffSettings>,
+    criteria: Option<CriteriaSettings>,
 }
+
+/// Scores in an answer, and bodies and readers of the requests after the first.
+#[derive(Deserialize)]
+struct CriteriaSettings(usize, Vec<(Vec<Piece>, ResponseSettings)>);
 
 /// Reader of responses.
 #[derive(Deserialize)]
@@ -49,6 +54,18 @@ enum ResponseSettings {
     Score(Option<String>),
     Rewards(Option<String>),
     Sandbox,
+}
+
+impl ResponseSettings {
+    fn parser(&self) -> Result<ResponseParser, String> {
+        let path = |path: &Option<String>| path.as_deref().map(json_path).transpose();
+        Ok(match self {
+            Self::Judge(api, parse) => ResponseParser::Judge { api: *api, parser: parse.parser()? },
+            Self::Score(at) => ResponseParser::Score { path: path(at)? },
+            Self::Rewards(at) => ResponseParser::Rewards { path: path(at)? },
+            Self::Sandbox => ResponseParser::Sandbox,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -80,13 +97,14 @@ impl HttpSettings {
 
     /// Makes the function; `keys` has the keys that functions of the user return.
     pub fn function(&self, caps: &[Arc<Spending>], keys: &[KeySource]) -> Result<HttpFunction, String> {
-        let path = |path: &Option<String>| path.as_deref().map(json_path).transpose();
-        let parser = match &self.response {
-            ResponseSettings::Judge(api, parse) => ResponseParser::Judge { api: *api, parser: parse.parser()? },
-            ResponseSettings::Score(at) => ResponseParser::Score { path: path(at)? },
-            ResponseSettings::Rewards(at) => ResponseParser::Rewards { path: path(at)? },
-            ResponseSettings::Sandbox => ResponseParser::Sandbox,
-        };
+        let parser = self.response.parser()?;
+        let criteria = self.criteria.as_ref().map(|CriteriaSettings(in_an_answer, others)| {
+            let other = |(pieces, response): &(Vec<Piece>, ResponseSettings)| {
+                Ok((BodyTemplate { pieces: pieces.clone() }, response.parser()?))
+            };
+            let others = others.iter().map(other).collect::<Result<_, String>>()?;
+            Ok::<_, String>(Criteria { in_an_answer: *in_an_answer, others })
+        });
         let tariff = self.tariff.as_ref().map_or_else(Tariff::default, |tariff| Tariff {
             price: tariff.price,
             caps: if tariff.price.is_some() { caps.to_vec() } else { Vec::new() },
@@ -106,7 +124,8 @@ impl HttpSettings {
             .map_err(|error| error.to_string())?;
         let fleet = FleetOptions::of(&endpoint, &self.endpoints).map_err(|error| error.to_string())?;
         let fleet = FleetOptions { resolve_all: self.resolve_all, hedging: self.hedging, ..fleet };
-        Ok(HttpFunction { endpoint, fleet, body: BodyTemplate { pieces: self.body.clone() }, parser, tariff })
+        let body = BodyTemplate { pieces: self.body.clone() };
+        Ok(HttpFunction { endpoint, fleet, body, parser, tariff, criteria: criteria.transpose()? })
     }
 }
 

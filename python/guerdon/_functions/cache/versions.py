@@ -86,7 +86,7 @@ def composite_version(spec: FunctionSpec, of_member: Callable[[FunctionSpec], ob
 
     assert spec.composition is not None
     stated = None if spec.cache is None else spec.cache.version
-    members = [of_member(called) for called in spec.called]
+    members = [of_member(called) for called in spec.called or spec.composition.members]
     parts = "compose", __version__, spec.name, stated, spec.composition.identity(), spec.wants.required, members
     return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 

@@ -340,7 +340,7 @@ impl Batch {
     }
 
     /// Returns the batch and the function to which usage is counted: the ones that users see.
-    fn counted_for(&self, function: FunctionId) -> (&Self, FunctionId) {
+    pub(crate) fn counted_for(&self, function: FunctionId) -> (&Self, FunctionId) {
         self.owner.as_ref().map_or((self, function), |owner| (&*owner.batch, owner.function))
     }
 

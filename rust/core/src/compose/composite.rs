@@ -110,6 +110,11 @@ impl CompositeCall {
         }
     }
 
+    /// The slot of the member call that a column of a rubric waits for.
+    pub(super) fn slot(&self) -> Option<usize> {
+        if let Self::Criterion(call) = self { call.slot() } else { None }
+    }
+
     /// Returns the time from the start of the first member call that ran until now.
     pub(super) fn times(&self, now_ns: u64) -> Times {
         let started = match self {

@@ -1,10 +1,10 @@
-//! A criterion of a rubric: a column whose score a judge gives with those of the others, or in a
-//! request of its own.
+//! A criterion of a rubric: a column whose score a judge gives together with the other scores, or
+//! in a separate request.
 //!
 //! - The columns of a rubric share the calls of one member. A call is made when the first column
 //!   requests it; its result goes to every column that has begun, and to the others as they begin.
-//! - Requests of their own are made one after the other, so that the server has the text of the
-//!   sample in its prefix cache from the second on: each column waits for those before its own.
+//! - Separate requests are made one after the other, so that the server has the text of the sample
+//!   in its prefix cache from the second on: each column waits for the requests before its request.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::report::{Extra, Report};
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Criterion {
-    /// The member that asks the judge.
+    /// The member that sends the requests.
     pub function: FunctionId,
     /// All columns of the rubric, in the order of its criteria.
     pub columns: Arc<[FunctionId]>,
     /// Its place among them.
     pub place: usize,
-    /// True if each criterion has a request of its own, in the slot at its place.
+    /// True if each criterion has a separate request, in the slot at its place.
     pub in_turn: bool,
 }
 
@@ -38,7 +38,12 @@ pub(super) struct CriterionCall {
 impl CriterionCall {
     /// The member call that is under way.
     pub(super) fn open(&self) -> Vec<MemberCall> {
-        self.result.is_none().then_some(self.waits_for).into_iter().collect()
+        self.slot().map(|_| self.waits_for).into_iter().collect()
+    }
+
+    /// The slot of the member call that is under way.
+    pub(super) fn slot(&self) -> Option<usize> {
+        self.result.is_none().then_some(self.waits_for.slot)
     }
 
     pub(super) fn result(&mut self) -> CompositeResult<Cell> {
@@ -83,7 +88,7 @@ impl Criterion {
         for (name, value) in &end.extra {
             match value {
                 Extra::List(all) if name == JUDGMENTS => judgments = all.get(if self.in_turn { 0 } else { self.place }),
-                // Other values are about the whole answer, and stand once.
+                // Other values are about the whole answer, and are reported once.
                 _ if self.in_turn || self.place == 0 => report.add(0, name.clone(), value.clone()),
                 _ => {}
             }
@@ -105,7 +110,8 @@ impl Criterion {
         if let Some(Extra::Text(reason)) = judgment.get(1) {
             report.add(0, "reason", reason.clone());
         }
-        let cell = if let Some(Extra::Number(score)) = judgment.first() { Cell::Value(*score) } else { Cell::Abstained };
+        let cell =
+            if let Some(Extra::Number(score)) = judgment.first() { Cell::Value(*score) } else { Cell::Abstained };
         (Ok(cell), report, None)
     }
 }

@@ -57,7 +57,7 @@ pub struct ComposeLane {
     waker: OnceLock<LaneWaker>,
     /// Calls whose members are under way; `None` once it is closed. Written by frames that come, by
     /// ends of member calls and by sweeps.
-    running: Mutex<Option<BTreeMap<CallKey, Running>>>,
+    running: Mutex<Option<BTreeMap<CallKey, Box<Running>>>>,
 }
 
 impl ComposeLane {
@@ -103,6 +103,10 @@ impl ComposeLane {
             let step = running.composite.clone().ended(&mut running.call, end);
             let batch = running.batch.clone();
             let ended = if step.is_end { all.as_mut().and_then(|all| all.remove(&key)) } else { None };
+            let requested = |all: &BTreeMap<_, _>| all.get(&key).is_some_and(|running| is_requested(all, key, running));
+            if ended.is_none() && all.as_ref().is_some_and(requested) {
+                return;
+            }
             (step, ended.ok_or(batch))
         };
         match running {
@@ -125,7 +129,7 @@ impl ComposeLane {
     }
 
     /// Ends a call that was taken out; `late`: its time is up.
-    fn end(&self, running: Running, late: bool) {
+    fn end(&self, running: Box<Running>, late: bool) {
         self.give_up_open(&running);
         let (clock, computes) = (self.clock, running.composite.ends_early());
         let engine = self.waker.get().and_then(LaneWaker::owner).filter(|_| computes);
@@ -134,7 +138,15 @@ impl ComposeLane {
             None => running.complete(clock, late),
         }
     }
+}
 
+/// Returns whether another column of the same rubric requests the member call that this one waits
+/// for.
+fn is_requested(all: &BTreeMap<CallKey, Box<Running>>, (id, function, first): CallKey, running: &Running) -> bool {
+    let Composite::Criterion(Criterion { columns, .. }) = &*running.composite else { return false };
+    let slot = running.call.slot();
+    let column = slot.and_then(|slot| columns.get(slot)).filter(|column| **column != function);
+    column.and_then(|column| all.get(&(id, *column, first))).is_some_and(|other| other.call.slot() == slot)
 }
 
 impl Lane for ComposeLane {
@@ -172,22 +184,25 @@ impl Lane for ComposeLane {
         let (batch, first) = (frame.batch().clone(), frame.first(0));
         let key = (batch.id(), function, first);
         let (call, step) = composite.begin(first, frame.size(0));
-        let running = Running { frame, batch: batch.clone(), composite: composite.clone(), call };
+        let running = Box::new(Running { frame, batch: batch.clone(), composite: composite.clone(), call });
         if step.is_end {
             self.end(running, false);
             return;
         }
-        let closed = match self.running.lock().as_mut() {
-            Some(all) => all.insert(key, running),
-            None => Some(running),
+        let requested = match self.running.lock().as_mut() {
+            Some(all) => {
+                let requested = is_requested(all, key, &running);
+                all.insert(key, running);
+                requested
+            }
+            None => return, // and gives the call back, without the lock
         };
-        if closed.is_some() {
-            return;
-        }
         if composite.ends_early() {
             self.end_in_time(key, &batch);
         }
-        self.go_on(key, &batch, &step);
+        if !requested {
+            self.go_on(key, &batch, &step);
+        }
     }
 
     fn member_ended(&self, end: MemberEnd) {
@@ -210,10 +225,10 @@ impl Lane for ComposeLane {
     }
 
     fn calls_swept(&self) {
-        let swept: Vec<Running> = {
+        let swept: Vec<Box<Running>> = {
             let mut running = self.running.lock();
             let Some(running) = running.as_mut() else { return };
-            let of = |(key, one): (&CallKey, &Running)| (!one.frame.is_open(0)).then_some(*key);
+            let of = |(key, one): (&CallKey, &Box<Running>)| (!one.frame.is_open(0)).then_some(*key);
             let keys: Vec<CallKey> = running.iter().filter_map(of).collect();
             keys.into_iter().filter_map(|key| running.remove(&key)).collect()
         };

@@ -133,7 +133,9 @@ impl SchedulerCore {
 
     /// Returns the status and note for cells that end for this cause.
     pub(super) fn end_of(&self, batch: &Batch, function: FunctionId, cause: &Cause) -> (Status, Arc<Note>) {
-        let of = |(id, spec): (FunctionId, &Function)| id == function || spec.member_of == Some(function) || spec.columns.contains(&function);
+        let of = |(id, spec): (FunctionId, &Function)| {
+            id == function || spec.member_of == Some(function) || spec.columns.contains(&function)
+        };
         let limiters = self.functions.iter().enumerate().zip(&self.limiters).filter(|(one, _)| of(*one));
         let mut limiters = limiters.filter_map(|(_, limiter)| limiter.as_ref());
         cause.end_with(|| limiters.find_map(|limiter| limiter.last_error(batch.submitted_ns())))

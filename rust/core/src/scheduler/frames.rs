@@ -140,8 +140,7 @@ impl FrameOwner for SchedulerCore {
     }
 
     fn count_usage(&self, function: FunctionId, usage: Usage) {
-        let seen = self.function(function).member_of.unwrap_or(function);
-        self.usage.lock()[seen] += usage;
+        self.usage.lock()[function] += usage;
     }
 
     fn count_late(&self) {

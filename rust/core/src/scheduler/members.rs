@@ -72,12 +72,7 @@ impl SchedulerCore {
     }
 
     /// Returns the batch of a slot's member calls; `None` if the owner's batch is done.
-    fn members(
-        &self,
-        state: &mut SchedulerState,
-        batch: &Arc<Batch>,
-        call: MemberCall,
-    ) -> Option<Arc<Batch>> {
+    fn members(&self, state: &mut SchedulerState, batch: &Arc<Batch>, call: MemberCall) -> Option<Arc<Batch>> {
         let leader = self.leader(call.function);
         let id = self.member_batch(batch.id(), leader, call.slot);
         if let Some(work) = state.works.get(id) {
@@ -103,9 +98,10 @@ impl SchedulerCore {
 
     /// Ends member calls that are not needed any more.
     pub(super) fn give_up_members(self: &Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
-        for call in calls.iter().flat_map(|call| {
-            [Some(*call), self.parser_call(self.leader(call.function), *call)].into_iter().flatten()
-        }) {
+        for call in calls
+            .iter()
+            .flat_map(|call| [Some(*call), self.parser_call(self.leader(call.function), *call)].into_iter().flatten())
+        {
             // Another column may need it.
             let is_open = |column: &FunctionId| batch.grid().read(call.sample, *column).is_none();
             if self.function(call.function).columns.iter().any(is_open) {

@@ -66,7 +66,7 @@ impl OpenBatches {
         self.open.remove(&batch)
     }
 
-    /// Those with these ids.
+    /// The open batches with these ids.
     pub(crate) fn range(&self, ids: Range<u64>) -> impl Iterator<Item = &Work> {
         self.open.range(ids).map(|(_, work)| work)
     }

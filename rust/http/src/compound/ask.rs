@@ -13,7 +13,6 @@ use guerdon_core::scheduler::RequestAttempts;
 use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
 
-use crate::body::{JSON, Text};
 use crate::compound::queue::{CompoundQueue, TakenUnit};
 use crate::compound::unit::broken;
 use crate::fleet::{Failed, RequestKey};
@@ -69,11 +68,6 @@ impl<'a> Asker<'a> {
         self.meters.get(member).map(Meter::report).unwrap_or_default()
     }
 
-    /// Sends a member's request and reads its answer.
-    pub async fn ask(&self, member: usize) -> Result<Scores, Failure> {
-        self.send(member, &|repair| self.body(member, repair)).await
-    }
-
     /// The text of a column, of the first sample.
     pub fn column(&self, column: usize) -> Option<String> {
         let (share, sample) = *self.unit.samples.first()?;
@@ -109,7 +103,7 @@ impl<'a> Asker<'a> {
                     server: &in_flight.server,
                     parser,
                     body: body.into(),
-                    samples: queue.spec.kind.scores(),
+                    samples: 1,
                     meter: &used.meter,
                     timeout,
                 };
@@ -163,22 +157,6 @@ impl<'a> Asker<'a> {
     fn counted(&self) -> Option<f64> {
         let (share, sample) = *self.unit.samples.first()?;
         self.unit.call.0.payload(share)?.tokens(self.queue.function, sample)
-    }
-
-    /// The body of a request; for another attempt with the fault of the last answer.
-    fn body(&self, member: usize, repair: Option<&[u8]>) -> Option<Vec<u8>> {
-        let (function, frame_ref) = (self.queue.function, &self.unit.call.0);
-        let asked = self.queue.spec.members.get(member)?;
-        let (share, sample) = *self.unit.samples.first()?;
-        // The names are the same in all shares of a frame.
-        let names = frame_ref.payload(0)?.names(function, false)?;
-        let text = |column, _| {
-            let raw = frame_ref.payload(share)?.text(function, column, sample)?;
-            Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
-        };
-        let repaired = repair.map(|messages| asked.body.repaired(messages));
-        let template = repaired.as_ref().unwrap_or(&asked.body);
-        Some(template.fill(&template.parts(1, &text)?, &text))
     }
 }
 

@@ -9,7 +9,6 @@
 mod ask;
 mod case_rules;
 mod cases;
-mod criteria;
 mod drive;
 mod function;
 mod outputs;
@@ -20,6 +19,6 @@ mod unit;
 
 pub use ask::NO_TEXTS;
 pub use case_rules::CaseRules;
-pub use function::{Compound, CompoundFunction, CompoundSpec};
+pub use function::{Compound, CompoundFunction};
 pub use outputs::Outputs;
 pub use queues::{CompoundQueues, LaneParts, requests};

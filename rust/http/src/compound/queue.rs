@@ -147,12 +147,8 @@ impl CompoundQueue {
         })
     }
 
-    fn columns(&self) -> usize {
-        self.spec.kind.columns(self.spec.members.len())
-    }
-
-    /// Queues the calls of a column; gives them back if it is closed.
-    pub fn push(self: &Arc<Self>, column: usize, frame_ref: &Arc<InFlightFrame>) {
+    /// Queues calls; gives them back if it is closed.
+    pub fn push(self: &Arc<Self>, frame_ref: &Arc<InFlightFrame>) {
         let mut answered = Vec::new();
         for index in 0..frame_ref.calls {
             let Some((batch, first)) = frame_ref.place(index) else { continue };
@@ -165,12 +161,11 @@ impl CompoundQueue {
                 continue;
             }
             let CompoundState { units, waiting, .. } = &mut *state;
-            let unit = units.entry(key).or_insert_with(|| Unit::new(batch, self.columns()));
-            // The texts of its requests come with the call of the function that asks.
-            if column == 0 && unit.task.is_none() {
+            let unit = units.entry(key).or_insert_with(|| Unit::new(batch, 1));
+            if unit.task.is_none() {
                 waiting.insert(key);
             }
-            answered.extend(unit.add(column, call));
+            answered.extend(unit.add(0, call));
             if unit.is_done() {
                 units.remove(&key);
             }
@@ -233,7 +228,8 @@ impl CompoundQueue {
             }
             let waiting = state.waiting.len();
             drop(state);
-            let request_key = self.spec.kind.request_key(call.0.key(call.1, waiting));
+            // Programs have no prefix in common: each goes where there is room.
+            let request_key = RequestKey { group_size: 1, ..call.0.key(call.1, waiting) };
             return Some(TakenUnit { key, task, call, samples, request_key, batch, fleet, stop });
         }
     }

@@ -1,4 +1,4 @@
-//! The compound functions of a lane: each leader has a queue, and each function a column of one.
+//! The compound functions of a lane, each with a queue.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::compound::drive::drive;
-use crate::compound::function::{CompoundFunction, CompoundSpec};
+use crate::compound::function::CompoundFunction;
 use crate::compound::permits::PermitQueue;
 use crate::compound::queue::{CompoundQueue, LimitListener};
 use crate::endpoint_error::EndpointError;
@@ -22,8 +22,8 @@ use crate::in_flight::InFlightFrame;
 /// See the module.
 #[derive(Clone)]
 pub struct CompoundQueues {
-    /// The queue of each function, and its column there.
-    of: Vec<Option<(Arc<CompoundQueue>, usize)>>,
+    /// The queue of each function.
+    of: Vec<Option<Arc<CompoundQueue>>>,
     limit_listener: Arc<OnceLock<LimitListener>>,
 }
 
@@ -38,12 +38,11 @@ pub struct LaneParts<'a> {
 }
 
 /// The requests of compound functions, each with how many of them may be in flight.
-pub fn requests(specs: &[Option<CompoundSpec>], concurrency: usize) -> impl Iterator<Item = (&HttpFunction, usize)> {
-    let leaders = specs.iter().filter_map(|spec| match spec {
-        Some(CompoundSpec::Leads(spec)) => Some(spec),
-        Some(CompoundSpec::Follows { .. }) | None => None,
-    });
-    leaders.filter_map(move |spec| request(spec, concurrency))
+pub fn requests(
+    specs: &[Option<CompoundFunction>],
+    concurrency: usize,
+) -> impl Iterator<Item = (&HttpFunction, usize)> {
+    specs.iter().flatten().filter_map(move |spec| request(spec, concurrency))
 }
 
 /// A request of a compound function, whose members share its fleet, and how many may be in flight.
@@ -54,26 +53,18 @@ fn request(spec: &CompoundFunction, concurrency: usize) -> Option<(&HttpFunction
 impl CompoundQueues {
     /// `specs` has one for each function of the lane, with the calls of each that run at a time.
     pub fn new(
-        specs: Vec<Option<CompoundSpec>>,
+        specs: Vec<Option<CompoundFunction>>,
         limits: &[usize],
         parts: &LaneParts<'_>,
     ) -> Result<Self, EndpointError> {
         let limit_listener = Arc::new(OnceLock::new());
-        let mut leaders = Vec::with_capacity(specs.len());
+        let mut of = Vec::with_capacity(specs.len());
         for (function, spec) in specs.iter().enumerate() {
-            leaders.push(match spec {
-                Some(CompoundSpec::Leads(spec)) => lead(spec, function, limits[function], parts, &limit_listener)?,
-                Some(CompoundSpec::Follows { .. }) | None => None,
+            of.push(match spec {
+                Some(spec) => lead(spec, function, limits[function], parts, &limit_listener)?,
+                None => None,
             });
         }
-        let column = |(function, spec): (usize, &Option<CompoundSpec>)| {
-            let (leader, column) = match spec.as_ref()? {
-                CompoundSpec::Leads(_) => (function, 0),
-                CompoundSpec::Follows { leader, column } => (*leader, *column),
-            };
-            Some((leaders.get(leader)?.clone()?, column))
-        };
-        let of = specs.iter().enumerate().map(column).collect();
         Ok(Self { of, limit_listener })
     }
 
@@ -85,18 +76,18 @@ impl CompoundQueues {
     /// Returns the number of a function's calls that run at a time; `None` where its calls are
     /// single requests.
     pub fn width(&self, function: FunctionId) -> Option<usize> {
-        self.of.get(function)?.as_ref().map(|(queue, _)| queue.limit)
+        self.of.get(function)?.as_ref().map(|queue| queue.limit)
     }
 
     /// Takes a frame over; gives it back where its calls are single requests.
     pub fn push(&self, frame: Frame) -> Option<Frame> {
-        let Some(Some((queue, column))) = self.of.get(frame.function_id()) else { return Some(frame) };
-        queue.push(*column, &Arc::new(InFlightFrame::new(frame)));
+        let Some(Some(queue)) = self.of.get(frame.function_id()) else { return Some(frame) };
+        queue.push(&Arc::new(InFlightFrame::new(frame)));
         None
     }
 
     fn queues(&self) -> impl Iterator<Item = &Arc<CompoundQueue>> {
-        self.of.iter().flatten().filter(|(_, column)| *column == 0).map(|(queue, _)| queue)
+        self.of.iter().flatten()
     }
 
     /// All fleets; none of a queue that is closed.
@@ -106,8 +97,7 @@ impl CompoundQueues {
 
     /// The fleet of a function, which its members share; none once its queue is closed.
     pub fn fleet(&self, function: FunctionId) -> Option<Arc<Fleet>> {
-        let (queue, _) = self.of.get(function)?.as_ref()?;
-        queue.fleet()
+        self.of.get(function)?.as_ref()?.fleet()
     }
 
     pub fn in_flight(&self, now_ns: u64) -> impl Iterator<Item = (InFlightCall, String)> {

@@ -29,6 +29,7 @@ async fn many_batches_leave_no_answers_behind() {
         body: BodyTemplate { pieces },
         parser: ResponseParser::Judge { api: Api::Chat, parser: Method::Number.into() },
         tariff: Tariff::default(),
+        criteria: None,
     };
     let function = guerdon_testkit::function("judge", Shape::Sample);
     let policy = Policy { retries: 1, concurrency: Some(16), ..function.policy.clone() };

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_core::outcome::{Failure, Times};
-use guerdon_core::report::Report;
+use guerdon_core::member_call::JUDGMENTS;
+use guerdon_core::outcome::{Cell, Failure, Times};
+use guerdon_core::report::{Extra, Report};
 use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -25,7 +26,7 @@ use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
 use crate::meter::Meter;
 use crate::request::ScoreRequest;
-use crate::response::Scores;
+use crate::response::{ResponseParser, Scores};
 
 /// See the module.
 pub struct RequestQueue {
@@ -37,7 +38,8 @@ pub struct RequestQueue {
     /// Notified when nothing is left after `close`.
     pub gone: Arc<Notify>,
     calls: Mutex<Calls>,
-    bodies: Bodies,
+    /// Bodies of requests, by slot; a single one serves all slots.
+    bodies: Vec<Bodies>,
 }
 
 /// Frees the slot of a request, however it ended.
@@ -74,7 +76,9 @@ impl RequestQueue {
         gone: Arc<Notify>,
         fleet: Arc<Fleet>,
     ) -> Arc<Self> {
-        let bodies = Bodies::new(spec.body.clone(), function);
+        let others = spec.criteria.iter().flat_map(|criteria| &criteria.others).map(|(body, _)| body);
+        let bodies =
+            std::iter::once(&spec.body).chain(others).map(|body| Bodies::new(body.clone(), function)).collect();
         let calls = Mutex::new(Calls::new(fleet));
         Arc::new(Self { spec, limit, timeout, clock, runtime, gone, calls, bodies })
     }
@@ -149,10 +153,12 @@ impl RequestQueue {
             if let Some(tokens) = meter.tokens() {
                 frame.used(tokens);
             }
-            frame.report(*call, meter.report());
+            let mut report = meter.report();
+            let ended = ended.map(|ended| ended.map(|scores| self.cells(scores, &mut report)));
+            frame.report(*call, report);
             frame.set_executor(|| Executor::Endpoint(self.server(server)));
             match ended {
-                Some(Ok(Scores { cells, .. })) => frame.complete_many(*call, cells, times),
+                Some(Ok(cells)) => frame.complete_many(*call, cells, times),
                 Some(Err(Failed { failure, others_up })) => {
                     if others_up {
                         frame.others_are_up();
@@ -164,6 +170,30 @@ impl RequestQueue {
         });
     }
 
+    /// Returns the cells of an answer. Those of a rubric are not this call's: they are reported.
+    fn cells(&self, scores: Scores, report: &mut Report) -> Vec<Cell> {
+        if self.spec.criteria.is_none() {
+            return scores.cells;
+        }
+        let judgment = |(cell, reason)| {
+            let score = if let Cell::Value(score) = cell { Extra::Number(score) } else { Extra::None };
+            Extra::List(vec![score, Extra::from(reason)])
+        };
+        let reasons = scores.reasons.into_iter().chain(std::iter::repeat(None));
+        let judgments = scores.cells.into_iter().zip(reasons).map(judgment).collect();
+        report.add(0, JUDGMENTS, Extra::List(judgments));
+        vec![Cell::Abstained]
+    }
+
+    /// The bodies and the parser of the requests in a slot.
+    fn question(&self, slot: usize) -> (&Bodies, &ResponseParser) {
+        let others = self.spec.criteria.as_ref().map_or(&[][..], |criteria| &criteria.others);
+        match others.get(slot.wrapping_sub(1)) {
+            Some((_, parser)) => (&self.bodies[slot], parser),
+            None => (&self.bodies[0], &self.spec.parser),
+        }
+    }
+
     /// Returns the server of the last request.
     fn server(&self, sent: &Mutex<Arc<str>>) -> Arc<str> {
         let server = sent.lock().clone();
@@ -173,7 +203,7 @@ impl RequestQueue {
     /// Drops requests whose calls were completed meanwhile, and their bodies; whether anything is
     /// here.
     pub fn drop_abandoned(&self) -> bool {
-        let kept = self.bodies.drop_ended();
+        let kept = self.bodies.iter().filter(|bodies| bodies.drop_ended()).count() > 0;
         let (tasks, busy) = {
             let calls = self.calls.lock();
             let with_call = |task: &RequestTask| Some((task.call.clone()?, task.stop.clone()));
@@ -194,7 +224,7 @@ impl RequestQueue {
 
     /// Returns whether answers of calls that may be tried again are kept.
     pub fn keeps_repairs(&self) -> bool {
-        self.bodies.keeps_repairs()
+        self.bodies.iter().any(Bodies::keeps_repairs)
     }
 
     /// Snapshots of the calls in flight, for `dump()`,
@@ -240,15 +270,16 @@ async fn run_requests(guard: TaskGuard) {
         let meter = Meter::new(&queue.spec.tariff, queue.clock);
         let mut dropped = DroppedUsage { call: Some(&call), meter: &meter };
         let key = call.0.key(call.1, waiting);
-        let ended = match queue.bodies.body(key, &call.0, &samples) {
+        let (bodies, parser) = queue.question(call.0.slot);
+        let ended = match bodies.body(key, &call.0, &samples) {
             Some(body) => {
-                let (parser, timeout) = (&queue.spec.parser, queue.timeout);
+                let timeout = queue.timeout;
                 let request = ScoreRequest {
                     second: &|| call.0.second_request(),
                     server: &server,
                     parser,
                     body,
-                    samples: samples.len(),
+                    samples: queue.spec.criteria.as_ref().map_or(samples.len(), |criteria| criteria.in_an_answer),
                     meter: &meter,
                     timeout,
                 };
@@ -260,7 +291,7 @@ async fn run_requests(guard: TaskGuard) {
             None => Some(Err(Failed { failure: Failure::error(NO_TEXTS.to_owned()), others_up: false })),
         };
         if let Some(ended) = &ended {
-            queue.bodies.keep_repair(&call.0, call.1, key, ended.is_ok(), &meter);
+            bodies.keep_repair(&call.0, call.1, key, ended.is_ok(), &meter);
         }
         dropped.call = None;
         queue.complete(guard.task, &call, started_ns, ended, &server, &meter);

@@ -36,6 +36,7 @@ pub fn chat(endpoint: Endpoint) -> HttpFunction {
         body: BodyTemplate { pieces },
         parser: ResponseParser::Judge { api: Api::Chat, parser },
         tariff: Tariff::default(),
+        criteria: None,
     }
 }
 
@@ -49,6 +50,7 @@ pub fn rewards(endpoint: Endpoint) -> HttpFunction {
         body: BodyTemplate { pieces },
         parser: ResponseParser::Rewards { path: None },
         tariff: Tariff::default(),
+        criteria: None,
     }
 }
 
