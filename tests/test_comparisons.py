@@ -147,6 +147,28 @@ def test_a_function_is_taken_as_it_is() -> None:
     assert result.rewards.ravel().tolist() == [0.5, 0.0, 1.0]
 
 
+@pytest.mark.parametrize("lane", ["process", "thread"])
+def test_other_fields_of_a_comparison_are_kept(lane: str) -> None:
+    def explained(completion_a: str, completion_b: str) -> dict[str, Any]:
+        return {"score": float(completion_a > completion_b), "reason": f"{completion_a} to {completion_b}"}
+
+    with Dispatcher([pairwise(reward(explained, lane=lane), schedule="all")]) as dispatcher:  # type: ignore[arg-type]
+        result = dispatcher.score(completions=["a", "b", "c", "d"], num_generations=2)
+    assert result.extra["pairwise/reason"] == [["a to b", "b to a"], None, ["c to d", "d to c"], None]
+
+
+@pytest.mark.parametrize("returned", ["A", {"winner": "A"}, 2])
+def test_the_values_of_a_comparison_are_named(returned: Any) -> None:
+    def odd(completion_a: str, completion_b: str) -> Any:
+        return returned
+
+    with Dispatcher([pairwise(reward(odd, lane="thread"))], max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(completions=["a", "b", "c", "d"], num_generations=2)
+    failure = result.failures()[-1]
+    assert re.search(r"samples [23] and [23]: .*1 is for the first, 0 for the second, 0\.5 for a tie$", failure.reason)
+    assert failure.function == "pairwise"
+
+
 def late(completion_a: str, completion_b: str, threshold: float = 0.0) -> float:
     return 0.0
 

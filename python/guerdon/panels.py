@@ -21,7 +21,6 @@ from guerdon._functions.policy import checked_policy
 from guerdon._functions.spec import Comparisons, Composition, FunctionSpec
 from guerdon._functions.stateful import StatefulReward
 from guerdon._lanes.http.composite import CompositeReward, compared, compared_by, member_spec, wants_of
-from guerdon._lanes.http.compound import CompoundPlan
 from guerdon._lanes.http.options import name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon._lanes.http.rubric import Rubric
@@ -174,7 +173,8 @@ def pairwise(
         better: A function that compares, in place of a judge, on any lane: ``better(prompt,
             completion_a, completion_b)``, with parameters as in ``prompt`` below, or what
             `guerdon.reward` makes of it. It returns 1 for the first, 0 for the second and 0.5 for a
-            tie, or a share between.
+            tie, or a share between; or a dict with that as ``"score"``. Its other fields are in
+            ``result.extra``, all of a group in a list at the group's first sample.
         model: As for `guerdon.judge`.
         prompt: The question, with ``{completion_a}`` and ``{completion_b}`` (and any other column
             with ``_a`` or ``_b``) for the two samples; a column without either is the first's, such
@@ -327,14 +327,9 @@ def rubric(
 
     if per_call == "all":
         judges = [judge_of(texts)]
-        plan = CompoundPlan.of("rubric", [(name, judges[0])], columns=len(texts))
     else:
         judges = [judge_of({key: text}) for key, text in texts.items()]
-        plan = CompoundPlan.of("criteria", list(zip(texts, judges, strict=True)))
-    spec = judges[0].spec
-    columns = [column for each in judges for column in each.spec.wants.required]
-    in_order = {key: found[key] for key in texts}
-    return Rubric((rubric, given), name, plan, spec.policy, in_order, columns, spec.run_if)
+    return Rubric((rubric, given), name, judges, {key: found[key] for key in texts})
 
 
 def _criteria(name: str, given: object) -> dict[str, str]:

@@ -355,7 +355,4 @@ def test_they_are_what_they_were_after_pickling() -> None:
     ):
         again = pickle.loads(pickle.dumps(function))
         assert repr(again) == repr(function)
-        if function.spec.composition is None:
-            assert again.spec.compound.settings == function.spec.compound.settings
-        else:
-            assert again.spec.composition.identity() == function.spec.composition.identity()
+        assert again.spec.composition.identity() == function.spec.composition.identity()

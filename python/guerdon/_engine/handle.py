@@ -291,7 +291,7 @@ def _start(
     for spec in specs:
         if spec.composition is not None:
             # Parsers follow the members, in the order of their judges.
-            called, of = members[spec.name], spec.composition.members
+            called, of = members.get(spec.name, []), spec.composition.members
             judges = [position for position, member in zip(called, of, strict=False) if member.parser is not None]
             for judge, parser in zip(judges, called[len(of) :], strict=True):
                 parsing |= {judge: {"by": parser}, parser: {"of": judge}}
@@ -302,7 +302,7 @@ def _start(
         spec.config(
             positions,
             keys,
-            members=members.get(spec.name, ()) if spec.member_of is None else (),
+            members=members.get(_caller(spec), ()) if spec.member_of is None else (),
             parsing=parsing.get(position),
             has_nodes=has_nodes,
         )
@@ -378,12 +378,17 @@ def _close(engine: Engine, cluster: Cluster | None, keys: KeyThreads | None, tim
             keys.close(timeout)
 
 
+def _caller(spec: FunctionSpec) -> str:
+    """The function for which its members are called: of a rubric's columns the first."""
+    columns = () if spec.composition is None else spec.composition.columns
+    return columns[0] if columns else spec.name
+
+
 def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> dict[str, Any]:
     """Returns the spending cap that the functions with a price share."""
     from guerdon._lanes.http.cost import cap
 
-    members = [member.spec for spec in specs for member in getattr(spec.compound, "members", ())]
-    priced = [spec for spec in (*specs, *members) if spec.http is not None and spec.http.cost.price is not None]
+    priced = [spec for spec in specs if spec.http is not None and spec.http.cost.price is not None]
     limits = [spec.policy.limit for spec in priced]
     return cap(max_cost, "of the dispatcher", [limit.key for limit in limits if limit is not None and limit.key])
 

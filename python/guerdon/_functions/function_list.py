@@ -131,13 +131,6 @@ def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec]
     unchanged if the limits are the same."""
 
     def changed(spec: FunctionSpec) -> FunctionSpec:
-        compound: Any = spec.compound
-        if members := getattr(compound, "members", ()):
-            # Members that share a spec share its limit.
-            new = {id(member.spec): changed(member.spec) for member in members}
-            if any(new[id(member.spec)] is not member.spec for member in members):
-                members = tuple(replace(member, spec=new[id(member.spec)]) for member in members)
-                spec = replace(spec, compound=replace(compound, members=members))
         if spec.composition is not None:
             new_members = tuple(changed(member) for member in spec.composition.members)
             if new_members != spec.composition.members:
@@ -152,10 +145,7 @@ def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec]
 
 def _limited(spec: FunctionSpec) -> Iterable[FunctionSpec]:
     """Whose limits hold for a function's calls: its own, or those of its members."""
-    if spec.composition is not None:
-        return spec.called
-    members = getattr(spec.compound, "members", ())
-    return dict.fromkeys(member.spec for member in members) if members else (spec,)
+    return (spec,) if spec.composition is None else spec.called
 
 
 def refuse_impossible_conditions(specs: Sequence[FunctionSpec]) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from guerdon._native import KeyRequests, ProgramQuestions
 
-__all__ = ["CompoundCalls", "EndpointList", "KernelCalls", "Keys", "RequestPlan", "TextField"]
+__all__ = ["EndpointList", "KernelCalls", "Keys", "RequestPlan", "TextField"]
 
 # Questions of the http lane, for API keys that functions return or about programs, each with what
 # begins to answer them.
@@ -138,19 +138,6 @@ class RequestPlan(Protocol):
 
     def identity(self) -> tuple[object, ...]:
         """Everything that decides the answer to a request and its score."""
-
-
-class CompoundCalls(Protocol):
-    """Turns calls of one function into several requests, or fills its cells from requests of
-    another function."""
-
-    @property
-    def fields(self) -> tuple[TextField, ...]:
-        """The columns of all of them, by number."""
-
-    def config(self, function: str, positions: Mapping[str, int], keys: Keys | None) -> dict[str, Any]:
-        """Returns the form for the engine of a function that sends requests; of one whose requests
-        another function sends, that one's position, and which column of the answers it has."""
 
 
 class KernelCalls(Protocol):

@@ -20,10 +20,11 @@ from guerdon._functions.policy import Policy
 from guerdon._functions.signature import Shape, Wants
 from guerdon._functions.stateful import StatefulReward
 from guerdon._system.launcher import world_size
+from guerdon.errors import RegistrationError
 from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit
 
 if TYPE_CHECKING:
-    from guerdon._functions.lane_plan import CompoundCalls, EndpointList, KernelCalls, Keys, RequestPlan, TextField
+    from guerdon._functions.lane_plan import EndpointList, KernelCalls, Keys, RequestPlan, TextField
 
 __all__ = ["Comparisons", "Composition", "FunctionSpec", "Lane", "Shape", "Wants", "column_of", "with_members"]
 
@@ -46,8 +47,8 @@ class Composition:
 
     Attributes:
         kind: ``"votes"`` of one member, a ``"panel"`` of several, a ``"fallback"`` of two, the
-            second of which is called where the first failed, or of one alone, or ``"pairwise"``
-            comparisons by one.
+            second of which is called where the first failed, or of one alone, ``"pairwise"``
+            comparisons by one, or a ``"rubric"``, whose columns share one.
         names: Those of the members, as ``result.extra`` calls them.
         members: They have no place in results, and follow all functions that do.
         reduce: What becomes of their scores.
@@ -56,9 +57,12 @@ class Composition:
         min_agreement: Abstain where the most common score has a smaller share of them.
         votes: Calls of the only member at most; None of a panel.
         comparisons: Rules of comparisons, which have none of those above.
+        columns: The names of all columns of a rubric; the member is called for the first of them.
+        place: Which of the columns it is.
+        in_turn: Each column has a request of its own, one after the other.
     """
 
-    kind: Literal["votes", "panel", "fallback", "pairwise"]
+    kind: Literal["votes", "panel", "fallback", "pairwise", "rubric"]
     names: tuple[str, ...]
     members: tuple[FunctionSpec, ...]
     reduce: str = "median"
@@ -67,10 +71,31 @@ class Composition:
     min_agreement: float | None = None
     votes: int | None = None
     comparisons: Comparisons | None = None
+    columns: tuple[str, ...] = ()
+    place: int = 0
+    in_turn: bool = False
 
-    def native(self, positions: Sequence[int]) -> dict[str, Any]:
+    def native(self, positions: Sequence[int], visible: Mapping[str, int]) -> dict[str, Any]:
         """Returns the form for the engine, which has its members, and then their parsers, at these
-        positions."""
+        positions, and functions with a place in results at the `visible` ones.
+
+        Raises:
+            RegistrationError: Another column of its rubric is not in the list.
+        """
+        if self.columns:
+            if not all(column in visible for column in self.columns):
+                raise RegistrationError(
+                    f"{self.columns[self.place]!r} is a column of a rubric: put the rubric itself into the list."
+                )
+            columns = [visible[column] for column in self.columns]
+            return {
+                "criterion": {
+                    "function": positions[0],
+                    "columns": columns,
+                    "place": self.place,
+                    "in_turn": self.in_turn,
+                }
+            }
         if self.comparisons is not None:
             return {"pairwise": {"function": positions[0], **asdict(self.comparisons)}}
         rules = {
@@ -87,7 +112,8 @@ class Composition:
     def identity(self) -> tuple[object, ...]:
         """Everything beside its members that decides a score."""
         rules = self.reduce, self.needed, self.weights, self.min_agreement, self.votes, self.comparisons
-        return self.kind, self.names, *rules
+        of_rubric = (self.columns, self.place, self.in_turn) if self.columns else ()
+        return self.kind, self.names, *rules, *of_rubric
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +143,6 @@ class FunctionSpec:
         run_if: When it is called, if that depends on other functions.
         pure: Identical calls in flight are made once.
         cache: Where its outcomes are kept for later; it is pure then.
-        compound: How its calls become several requests, or whose requests fill its cells.
         composition: How its calls become calls of members (compose lane).
         member_of: The function that calls it, of a member; it has no place in results.
         has_fallback: Whether another member is called where it fails.
@@ -150,7 +175,6 @@ class FunctionSpec:
     run_if: Conditions | None = None
     pure: bool = False
     cache: CacheFolder | None = None
-    compound: CompoundCalls | None = None
     composition: Composition | None = None
     member_of: str | None = None
     has_fallback: bool = False
@@ -182,6 +206,8 @@ class FunctionSpec:
         """The functions that its calls run: its members and then their parsers, or itself."""
         if self.composition is None:
             return (self,)
+        if self.composition.place > 0:
+            return ()  # the first column of its rubric calls them
         members = self.composition.members
         return (*members, *(member.parser for member in members if member.parser is not None))
 
@@ -190,20 +216,14 @@ class FunctionSpec:
         """The plans of its requests, on the http lane: one for each kind of request that its calls
         make."""
         if self.composition is not None:
-            return tuple(plan for member in self.called for plan in member.plans)
-        members = getattr(self.compound, "members", None)
-        if members is not None:
-            return tuple(member.plan for member in members)
+            shared = self.composition.members if self.composition.in_turn else self.called
+            return tuple(plan for member in shared for plan in member.plans)
         return () if self.http is None else (self.http,)
 
     @property
     def fleet(self) -> EndpointList | None:
         """The endpoints that its own requests go to."""
-        if getattr(self.compound, "leader", None) is not None:
-            return None  # another function sends its requests
-        members = getattr(self.compound, "members", ())
-        plan: RequestPlan | None = members[0].plan if members else self.http
-        return None if plan is None else plan.fleet
+        return None if self.http is None else self.http.fleet
 
     @property
     def uses_tokens(self) -> bool:
@@ -222,8 +242,6 @@ class FunctionSpec:
             return self.kernel.fields
         if self.lane != "http":
             return None
-        if self.compound is not None:
-            return self.compound.fields
         return () if self.http is None else self.http.fields
 
     def as_member_of(self, owner: str, name: str) -> FunctionSpec:
@@ -313,16 +331,13 @@ class FunctionSpec:
         function["policy"] |= {
             "total_timeout": policy.total_timeout,
             "retries": policy.retries,
-            # Each of several requests has its own limit, and the call none.
-            "limit": None if self.compound is not None else native(policy.limit, self.lane, concurrency),
+            "limit": native(policy.limit, self.lane, concurrency),
             "on_failure": {"value": policy.on_failure} if number else policy.on_failure,
         }
-        if self.compound is not None:
-            config["compound"] = self.compound.config(self.name, positions, keys)
-        elif self.http is not None:
+        if self.http is not None:
             config["http"] = self.http.config(self.name, keys, self.tariff())
         if self.composition is not None:
-            config["compose"] = self.composition.native(members)
+            config["compose"] = self.composition.native(members, positions)
             config["parsed"] = len(members) > len(self.composition.members)
         if self.kernel is not None:
             config["kernel"] = self.kernel.config()

@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 
 from guerdon._functions.spec import Comparisons, FunctionSpec
-from guerdon._lanes.http.compound import CompoundPlan
 from guerdon._lanes.http.endpoints import unreachable
 from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
@@ -98,7 +97,7 @@ def check_judge(
             columns = subject.columns_of(samples)
             return {**columns, "num_generations": size, "batch_timeout": batch_timeout}
 
-        if leader.compound is None and leader.composition is None:
+        if leader.composition is None:
             # The first time with few requests at once, to learn what more of them cost.
             with _dispatcher([_few_at_once(spec) for spec in plain], cap) as slowly:
                 first = _first_scores(slowly, leader, batch(chosen))
@@ -154,17 +153,13 @@ def _answered_at_all(result: Any) -> Any:
 def _plain(spec: FunctionSpec) -> FunctionSpec:
     """Without gates, caches and retries, so that there are no more requests than announced; a
     comparison asks about each pair once, in the order given."""
-    compound = spec.compound
-    if isinstance(compound, CompoundPlan):
-        without = {each.spec: _without_retries(each.spec) for each in compound.members}
-        compound = replace(compound, members=tuple(replace(each, spec=without[each.spec]) for each in compound.members))
     if spec.composition is not None:
         members = tuple(_without_retries(member) for member in spec.composition.members)
         once = spec.composition.comparisons and Comparisons("circular", None, "win_rate", both_orders=False)
         spec = replace(spec, composition=replace(spec.composition, members=members, comparisons=once))
     spec = _without_retries(spec)
     policy = replace(spec.policy, on_failure="nan", max_failure_rate=1.0)
-    return replace(spec, run_if=None, cache=None, pure=False, compound=compound, policy=policy)
+    return replace(spec, run_if=None, cache=None, pure=False, policy=policy)
 
 
 def _without_retries(spec: FunctionSpec) -> FunctionSpec:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon._lanes.http.compound import CompoundPlan, Criterion
 from guerdon.profile.subject import Case, Subject
 
 __all__ = ["JUDGE_SAMPLES", "PAIR_CALLS", "SAMPLE_CALLS", "JudgePlan", "is_judge", "plan_judge", "units_of"]
@@ -58,10 +57,16 @@ def is_judge(spec: FunctionSpec) -> bool:
 def units_of(specs: Sequence[FunctionSpec]) -> list[tuple[FunctionSpec, ...]]:
     """The functions, each with the columns that its requests fill too (of a rubric)."""
     return [
-        (spec, *(each for each in specs if isinstance(each.compound, Criterion) and each.compound.leader == spec.name))
+        (spec, *(each for each in specs if each is not spec and _asks(each) == spec.name))
         for spec in specs
-        if not isinstance(spec.compound, Criterion)
+        if _asks(spec) == spec.name
     ]
+
+
+def _asks(spec: FunctionSpec) -> str:
+    """The function that makes its requests: of a rubric's columns the first."""
+    columns = () if spec.composition is None else spec.composition.columns
+    return columns[0] if columns else spec.name
 
 
 def plan_judge(subject: Subject, cases: Sequence[Case], samples: int, max_cost: float | None) -> JudgePlan:
@@ -88,10 +93,12 @@ def plan_judge(subject: Subject, cases: Sequence[Case], samples: int, max_cost: 
 
 def _requests(spec: FunctionSpec) -> int:
     """Requests of one call, or of one comparison."""
-    composition, compound = spec.composition, spec.compound
-    if composition is not None:
-        return composition.votes or sum(member.lane == "http" for member in composition.members)
-    return len(compound.members) if isinstance(compound, CompoundPlan) and compound.kind == "criteria" else 1
+    composition = spec.composition
+    if composition is None:
+        return 1
+    if composition.in_turn:
+        return len(composition.columns)
+    return composition.votes or sum(member.lane == "http" for member in composition.members)
 
 
 def _cost(subject: Subject, cases: Sequence[Case], requests: int) -> float | None:

@@ -1,6 +1,10 @@
 //! `CompositeArg`: the members of a function and the rule for their scores, as Python gives them.
 
-use guerdon_core::compose::{Composite, Members, Opinions, Pairwise, PairwiseScore, Reduce, Reduction, Schedule};
+use std::sync::Arc;
+
+use guerdon_core::compose::{
+    Composite, Criterion, Members, Opinions, Pairwise, PairwiseScore, Reduce, Reduction, Schedule,
+};
 use guerdon_core::function::FunctionId;
 use serde::{Deserialize, Deserializer};
 
@@ -10,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 enum CompositeArg {
     Opinions(OpinionsArg),
     Pairwise(PairwiseArg),
+    Criterion(CriterionArg),
 }
 
 #[derive(Deserialize)]
@@ -46,6 +51,17 @@ struct PairwiseArg {
     both_orders: bool,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CriterionArg {
+    /// Position of the function that sends the requests.
+    function: FunctionId,
+    /// Positions of all columns of the rubric.
+    columns: Arc<[FunctionId]>,
+    place: usize,
+    in_turn: bool,
+}
+
 impl CompositeArg {
     fn composite(self) -> Composite {
         match self {
@@ -57,6 +73,9 @@ impl CompositeArg {
                     ScheduleArg::Swiss => Schedule::Swiss(rounds),
                 };
                 Composite::Pairwise(Pairwise { function, schedule, score, both_orders })
+            }
+            Self::Criterion(CriterionArg { function, columns, place, in_turn }) => {
+                Composite::Criterion(Criterion { function, columns, place, in_turn })
             }
         }
     }

@@ -14,7 +14,7 @@ use guerdon_core::function::Function;
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_core::settings::path;
 use guerdon_core::spending::Spending;
-use guerdon_http::{Callback, CompoundSpec, HttpFunction, HttpSettings};
+use guerdon_http::{Callback, HttpFunction, HttpSettings};
 use guerdon_native::kernels::{self, Kernel};
 use guerdon_process::ResourceLimits;
 use pyo3::exceptions::{PyRuntimeError, PyUnicodeError, PyValueError};
@@ -24,7 +24,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::compose::composite;
-use crate::compound::CompoundSettings;
 use crate::lane_kind::LaneName;
 
 /// Reads a configuration.
@@ -53,8 +52,6 @@ pub struct FunctionSettings {
     pub event_loop: Option<String>,
     /// Requests of its calls, on the http lane.
     http: Option<HttpSettings>,
-    /// Several requests of each call, there.
-    compound: Option<CompoundSettings>,
     /// Calls of members that each call makes, on the compose lane.
     #[serde(default, deserialize_with = "composite")]
     pub compose: Option<Composite>,
@@ -110,16 +107,10 @@ impl FunctionSettings {
     }
 
     /// Makes its requests.
-    pub fn requests(
-        &self,
-        cap: Option<&Arc<Spending>>,
-        callbacks: &[Callback],
-    ) -> PyResult<(Option<HttpFunction>, Option<CompoundSpec>)> {
-        let wrong = |why: String| self.wrong(&why);
+    pub fn requests(&self, cap: Option<&Arc<Spending>>, callbacks: &[Callback]) -> PyResult<Option<HttpFunction>> {
         let caps = |own: Option<Arc<Spending>>| own.into_iter().chain(cap.cloned()).collect::<Vec<_>>();
         let http = self.http.as_ref().map(|http| http.function(&caps(http.own_cap()), callbacks));
-        let compound = self.compound.as_ref().map(|compound| compound.spec(&caps, callbacks));
-        Ok((http.transpose().map_err(wrong)?, compound.transpose().map_err(wrong)?))
+        http.transpose().map_err(|why| self.wrong(&why))
     }
 
     /// Makes its kernel.

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::compose::ComposeLane;
+use guerdon_core::compose::{ComposeLane, Composite, Criterion};
 use guerdon_core::dependents;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
@@ -90,16 +90,19 @@ impl Parts {
             Some(_) if one.anywhere => LaneKind::Process.index(),
             _ => one.lane.kind.index(),
         };
-        let core: Vec<Function> = functions.iter().map(|one| one.function(lane_of(one), &stores)).collect();
+        let mut core: Vec<Function> = functions.iter().map(|one| one.function(lane_of(one), &stores)).collect();
+        for one in functions {
+            if let Some(Composite::Criterion(Criterion { function, columns, .. })) = &one.compose {
+                core[*function].columns = columns.clone();
+            }
+        }
         if let Some(fault) = dependents::fault(&core) {
             return Err(PyValueError::new_err(fault));
         }
         let own = Lanes::new(runtime, clock, &core, functions);
         let cap = cap.map(|cap| Arc::new(Spending::new(cap)));
-        let requests =
-            functions.iter().map(|one| one.requests(cap.as_ref(), callbacks)).collect::<PyResult<Vec<_>>>()?;
-        let (specs, compounds) = requests.into_iter().unzip();
-        let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
+        let requests = functions.iter().map(|one| one.requests(cap.as_ref(), callbacks)).collect::<PyResult<_>>()?;
+        let http = Arc::new(http::lane(runtime, clock, &core, requests)?);
         let kernels = functions.iter().map(FunctionSettings::kernel).collect::<PyResult<_>>()?;
         let native = Arc::new(NativeLane::new(runtime, kernels, native_threads(workers.workers)));
         let composites = functions.iter().map(|config| config.compose.clone()).collect();
@@ -191,7 +194,6 @@ fn pass_warnings_on(shown: &Shown, functions: &[FunctionSettings]) {
         }
     };
     shown.scheduler.on_limit_warning(warn());
-    shown.http.on_limit_warning(warn());
     let requests = shown.supervisor.clone();
     shown.http.on_descriptor_shortage(move |shortage| {
         let why = format!("{shortage}: {}", http::ALLOW_MORE);

@@ -3,7 +3,7 @@
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::outcome::Cell;
-use guerdon_http::{AnswerText, CompoundSpec, HttpFunction, HttpLane, HttpSettings, ParseSettings};
+use guerdon_http::{AnswerText, HttpFunction, HttpLane, HttpSettings, ParseSettings};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
@@ -39,9 +39,8 @@ pub fn lane(
     clock: Clock,
     functions: &[Function],
     specs: Vec<Option<HttpFunction>>,
-    compounds: Vec<Option<CompoundSpec>>,
 ) -> PyResult<HttpLane> {
-    let lane = HttpLane::new(runtime, clock, functions, specs, compounds);
+    let lane = HttpLane::new(runtime, clock, functions, specs);
     let lane = lane.map_err(|error| PyValueError::new_err(error.to_string()))?;
     lane.check_descriptors().map_err(|error| PyValueError::new_err(format!("{error}: {ALLOW_MORE}")))?;
     Ok(lane)

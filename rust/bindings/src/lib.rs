@@ -5,7 +5,6 @@ mod agent;
 mod batch;
 mod batch_result;
 mod compose;
-mod compound;
 mod config;
 mod engine;
 mod engine_parts;

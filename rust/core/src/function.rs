@@ -187,6 +187,10 @@ pub struct Function {
     /// The composite function that requests its calls, for a hidden function (`compose`). Hidden
     /// functions have no cells in results and follow all others.
     pub member_of: Option<FunctionId>,
+    /// The composite functions that share its calls, if several do: a call in a slot is counted for
+    /// the function at that place.
+    #[serde(skip)]
+    pub columns: Arc<[FunctionId]>,
     /// The most member calls that one of its calls makes; twice as many where a parser reads their
     /// answers.
     #[serde(skip)]
@@ -223,6 +227,7 @@ impl Function {
             pure: false,
             cache: None,
             member_of: None,
+            columns: Arc::default(),
             member_calls: 0,
             parsing: None,
             second_columns: Arc::default(),

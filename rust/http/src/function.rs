@@ -19,6 +19,8 @@ pub struct HttpFunction {
     pub tariff: Tariff,
     /// Judge of programs, for which a call is several requests; its body is then the question.
     pub programs: Option<ProgramJudge>,
+    /// Present for a rubric.
+    pub criteria: Option<Criteria>,
 }
 
 /// A function of the package that answers questions about requests.
@@ -26,4 +28,14 @@ pub struct HttpFunction {
 pub enum Callback {
     Key(KeySource),
     Programs(ProgramJudge),
+}
+
+/// Criteria by which a judge scores a sample: its answers are reported as `JUDGMENTS`.
+#[derive(Clone, Debug)]
+pub struct Criteria {
+    /// Number of scores in an answer.
+    pub in_an_answer: usize,
+    /// Bodies and parsers of the member calls in the slots after the first, if each criterion has a
+    /// separate request.
+    pub others: Vec<(BodyTemplate, ResponseParser)>,
 }

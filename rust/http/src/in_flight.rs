@@ -9,10 +9,8 @@ use std::sync::Arc;
 use guerdon_core::batch::Batch;
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_core::outcome::{Failure, Times};
 use guerdon_core::payload::{Payload, SharedPayload};
 use guerdon_core::report::Report;
-use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
 
 use crate::fleet::{HedgePermit, RequestKey};
@@ -23,6 +21,8 @@ pub struct InFlightFrame {
     pub order: (u64, bool, u64),
     /// Number of calls.
     pub calls: usize,
+    /// Slot of its calls, where they are member calls.
+    pub slot: usize,
     /// The payload of each share of the frame.
     payloads: Vec<Option<SharedPayload>>,
     /// Written by requests that end, and when the lane closes.
@@ -41,6 +41,7 @@ impl InFlightFrame {
         Self {
             order: (frame.batch().id(), first, frame.id()),
             calls: frame.len(),
+            slot: frame.batch().slot(),
             payloads: frame.slices().iter().map(|share| share.payload().cloned()).collect(),
             inner: Mutex::new(Inner { left: frame.len(), frame: Some(frame) }),
         }
@@ -104,20 +105,6 @@ impl InFlightFrame {
     pub fn report(&self, call: usize, report: Report) {
         if let Some(frame) = self.inner.lock().frame.as_mut() {
             frame.report(call, report);
-        }
-    }
-
-    /// Tells the engine's tracer of one of the requests of a call.
-    pub fn trace_request(
-        &self,
-        call: usize,
-        executor: impl FnOnce() -> Executor,
-        attempt: u16,
-        failed: Option<&Failure>,
-        times: Times,
-    ) {
-        if let Some(frame) = self.inner.lock().frame.as_ref() {
-            frame.trace_request(call, executor, attempt, failed, times);
         }
     }
 

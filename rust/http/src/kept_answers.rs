@@ -14,11 +14,6 @@ impl KeptAnswers {
         self.0.push(answer);
     }
 
-    /// Adds those of another attempt, or of another request of the call.
-    pub fn append(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-
     /// Adds them to the report of their call, for its first sample: a judge is asked about one.
     pub fn report(mut self, report: &mut Report) {
         type Field = (&'static str, fn(&mut JudgeAnswer) -> Extra);

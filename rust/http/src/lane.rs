@@ -9,13 +9,11 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::{InFlight, Location, Stack};
 use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
-use guerdon_core::limits::LimitWarning;
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::compound::{CompoundQueues, CompoundSpec, LaneParts, requests};
 use crate::endpoint_error::EndpointError;
 use crate::fd_limit::TooFewDescriptors;
 use crate::fleet::{EndpointSnapshot, Fleet, FleetCounts, Pools};
@@ -36,8 +34,6 @@ pub struct HttpLane {
     clock: Clock,
     /// One for each function of this lane.
     queues: Vec<Option<Arc<RequestQueue>>>,
-    /// Queues of functions whose calls are several requests.
-    compounds: CompoundQueues,
     pools: Arc<Pools>,
     /// True while the watchdog runs. Written by frames that arrive and by the watchdog.
     watchdog_runs: Arc<Mutex<bool>>,
@@ -45,20 +41,17 @@ pub struct HttpLane {
 }
 
 impl HttpLane {
-    /// `specs` has the functions of this lane whose calls are single requests, by number, and
-    /// `compounds` the others.
+    /// `specs` has the functions of this lane, by number.
     pub fn new(
         runtime: &Handle,
         clock: Clock,
         functions: &[Function],
         specs: Vec<Option<HttpFunction>>,
-        compounds: Vec<Option<CompoundSpec>>,
     ) -> Result<Self, EndpointError> {
         let limits: Vec<usize> = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
         // Functions that go to one server share its connections; each may use as many as it has
         // requests.
         let planned = specs.iter().zip(&limits).filter_map(|(spec, limit)| Some((spec.as_ref()?, *limit)));
-        let planned = planned.chain(requests(&compounds, CONCURRENCY));
         let planned = planned.flat_map(|(spec, limit)| {
             let endpoints = 1 + spec.fleet.others.len();
             std::iter::once(&spec.endpoint).chain(&spec.fleet.others).map(move |one| (one, limit, endpoints))
@@ -71,10 +64,8 @@ impl HttpLane {
             Ok(Some(RequestQueue::new(spec, function, bounds, clock, runtime.clone(), gone.clone(), fleet)))
         };
         let queues = specs.into_iter().enumerate().map(queue).collect::<Result<_, EndpointError>>()?;
-        let parts = LaneParts { clock, runtime, pools: &pools, gone: &gone, concurrency: CONCURRENCY };
-        let compounds = CompoundQueues::new(compounds, &limits, &parts)?;
         let watchdog_runs = Arc::new(Mutex::new(false));
-        Ok(Self { runtime: runtime.clone(), clock, queues, compounds, pools, watchdog_runs, gone })
+        Ok(Self { runtime: runtime.clone(), clock, queues, pools, watchdog_runs, gone })
     }
 
     /// Returns the number of connections that may be open at a time.
@@ -94,15 +85,8 @@ impl HttpLane {
         self.pools.descriptors().on_shortage(listener);
     }
 
-    /// Sets the listener for warnings about an endpoint of compound calls. Only the first one
-    /// counts.
-    pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
-        self.compounds.on_limit_warning(listener);
-    }
-
     fn fleet(&self, function: FunctionId) -> Option<Arc<Fleet>> {
-        let single = self.queues.get(function).and_then(Option::as_ref).and_then(|queue| queue.fleet());
-        single.or_else(|| self.compounds.fleet(function))
+        self.queues.get(function)?.as_ref()?.fleet()
     }
 
     /// The endpoints of a function, as they are now; none of one that sends no requests.
@@ -121,7 +105,7 @@ impl HttpLane {
     /// Counts of all fleets.
     #[must_use]
     fn fleet_counts(&self) -> FleetCounts {
-        let fleets = self.queues.iter().flatten().filter_map(|queue| queue.fleet()).chain(self.compounds.fleets());
+        let fleets = self.queues.iter().flatten().filter_map(|queue| queue.fleet());
         fleets.map(|fleet| fleet.counts()).fold(FleetCounts::default(), |all, one| FleetCounts {
             failovers: all.failovers + one.failovers,
             hedges: all.hedges + one.hedges,
@@ -131,8 +115,7 @@ impl HttpLane {
 
     /// Returns the number of a function's calls that run at a time.
     fn width(&self, function: FunctionId) -> Option<usize> {
-        let single = self.queues[function].as_ref().map(|queue| queue.limit);
-        single.or_else(|| self.compounds.width(function))
+        self.queues[function].as_ref().map(|queue| queue.limit)
     }
 
     fn start_watchdog(&self) {
@@ -140,8 +123,8 @@ impl HttpLane {
             return;
         }
         let queues: Vec<Arc<RequestQueue>> = self.queues.iter().flatten().cloned().collect();
-        let (compounds, watchdog_runs) = (self.compounds.clone(), self.watchdog_runs.clone());
-        let watch = move || watchdog(queues.clone(), compounds.clone(), watchdog_runs.clone());
+        let watchdog_runs = self.watchdog_runs.clone();
+        let watch = move || watchdog(queues.clone(), watchdog_runs.clone());
         spawn_restarted(&self.runtime, watch);
     }
 }
@@ -154,18 +137,18 @@ async fn refresh(fleet: Weak<Fleet>) {
 }
 
 /// Looks after the queues until none has work.
-async fn watchdog(queues: Vec<Arc<RequestQueue>>, compounds: CompoundQueues, watchdog_runs: Arc<Mutex<bool>>) {
+async fn watchdog(queues: Vec<Arc<RequestQueue>>, watchdog_runs: Arc<Mutex<bool>>) {
     loop {
         tokio::time::sleep(TICK).await;
         let busy = queues.iter().filter(|queue| queue.drop_abandoned()).count();
-        let fleets = queues.iter().filter_map(|queue| queue.fleet()).chain(compounds.fleets());
+        let fleets = queues.iter().filter_map(|queue| queue.fleet());
         for fleet in fleets.filter(|fleet| fleet.is_stale()) {
             tokio::spawn(refresh(Arc::downgrade(&fleet)));
         }
-        if !compounds.drop_abandoned() && busy == 0 {
+        if busy == 0 {
             let mut watchdog_runs = watchdog_runs.lock();
             // Frames that arrived since then saw the watchdog running.
-            if !compounds.are_busy() && !queues.iter().any(|queue| queue.is_busy()) {
+            if !queues.iter().any(|queue| queue.is_busy()) {
                 *watchdog_runs = false;
                 return;
             }
@@ -210,16 +193,13 @@ impl Lane for HttpLane {
         if frame.is_empty() {
             return;
         }
-        if let Some(frame) = self.compounds.push(frame) {
-            let Some(queue) = self.queues.get(frame.function_id()).and_then(Option::as_ref) else { return };
-            queue.push(Arc::new(InFlightFrame::new(frame)));
-        }
+        let Some(queue) = self.queues.get(frame.function_id()).and_then(Option::as_ref) else { return };
+        queue.push(Arc::new(InFlightFrame::new(frame)));
         self.start_watchdog();
     }
 
     fn in_flight(&self, now_ns: u64) -> Vec<InFlight> {
-        let single = self.queues.iter().flatten().flat_map(|queue| queue.in_flight(now_ns));
-        let requests = single.chain(self.compounds.in_flight(now_ns));
+        let requests = self.queues.iter().flatten().flat_map(|queue| queue.in_flight(now_ns));
         let stack = || Stack::Absent("it waits for an answer".to_owned());
         requests.map(|(call, server)| InFlight { call, location: Location::Server(server), stack: stack() }).collect()
     }
@@ -234,12 +214,11 @@ impl Lane for HttpLane {
         for queue in &queues {
             queue.close();
         }
-        self.compounds.close();
-        let (compounds, gone) = (self.compounds.clone(), self.gone.clone());
+        let gone = self.gone.clone();
         Box::pin(async move {
             loop {
                 let next = gone.notified();
-                if compounds.are_gone() && queues.iter().all(|queue| queue.is_gone()) {
+                if queues.iter().all(|queue| queue.is_gone()) {
                     return;
                 }
                 next.await;

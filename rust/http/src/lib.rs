@@ -11,7 +11,6 @@
 mod answer_stream;
 mod api_key;
 mod body;
-mod compound;
 mod connector;
 mod dialect;
 mod dns;
@@ -47,14 +46,13 @@ mod tls;
 
 pub use api_key::{KeyAnswer, KeySource};
 pub use body::{BodyTemplate, JSON, Piece, Text};
-pub use compound::{Compound, CompoundFunction, CompoundSpec};
 pub use dialect::sandbox::{RunEnd, SandboxRun};
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;
 pub use fd_limit::TooFewDescriptors;
 pub use fleet::{EndpointSnapshot, FleetCounts, FleetOptions, HedgeAfter, Hedging};
-pub use function::{Callback, HttpFunction};
+pub use function::{Callback, Criteria, HttpFunction};
 pub use json_path::JsonPath;
 pub use lane::HttpLane;
 pub use meter::Tariff;

@@ -122,15 +122,6 @@ impl<'a> Meter<'a> {
         MeteredRequest { meter: self, progress: None, caps: 0, most: 0.0, open: true, id: None, endpoint: None }
     }
 
-    /// Takes over what another one counted.
-    pub fn take_from(&self, other: &Meter<'_>) {
-        let RequestCounts { usage, tokens, answers, .. } = std::mem::take(&mut *other.counted.lock());
-        let mut counted = self.counted.lock();
-        counted.usage += usage;
-        counted.tokens = tokens.map(|tokens| counted.tokens.unwrap_or(0.0) + tokens).or(counted.tokens);
-        counted.answers.append(answers);
-    }
-
     /// Returns the counts, to be reported once.
     pub fn report(&self) -> Report {
         let RequestCounts { usage, answers, to_parse, .. } = std::mem::take(&mut *self.counted.lock());

@@ -15,7 +15,7 @@ use crate::body::{BodyTemplate, Piece};
 use crate::dialect::Api;
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetOptions, Hedging};
-use crate::function::{Callback, HttpFunction};
+use crate::function::{Callback, Criteria, HttpFunction};
 use crate::json_path::JsonPath;
 use crate::meter::Tariff;
 use crate::parse::{Choice, Criterion, Layout, LogProb, Method, Pattern, Range, Rubric, ScoreParser, Which};
@@ -41,7 +41,12 @@ pub struct HttpSettings {
     tariff: Option<TariffSettings>,
     /// Position of the judge of programs among the callbacks.
     programs: Option<usize>,
+    criteria: Option<CriteriaSettings>,
 }
+
+/// Scores in an answer, and bodies and readers of the requests after the first.
+#[derive(Deserialize)]
+struct CriteriaSettings(usize, Vec<(Vec<Piece>, ResponseSettings)>);
 
 /// Reader of responses.
 #[derive(Deserialize)]
@@ -51,6 +56,18 @@ enum ResponseSettings {
     Score(Option<String>),
     Rewards(Option<String>),
     Sandbox,
+}
+
+impl ResponseSettings {
+    fn parser(&self) -> Result<ResponseParser, String> {
+        let path = |path: &Option<String>| path.as_deref().map(json_path).transpose();
+        Ok(match self {
+            Self::Judge(api, parse) => ResponseParser::Judge { api: *api, parser: parse.parser()? },
+            Self::Score(at) => ResponseParser::Score { path: path(at)? },
+            Self::Rewards(at) => ResponseParser::Rewards { path: path(at)? },
+            Self::Sandbox => ResponseParser::Sandbox,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -82,13 +99,14 @@ impl HttpSettings {
 
     /// Makes the function.
     pub fn function(&self, caps: &[Arc<Spending>], callbacks: &[Callback]) -> Result<HttpFunction, String> {
-        let path = |path: &Option<String>| path.as_deref().map(json_path).transpose();
-        let parser = match &self.response {
-            ResponseSettings::Judge(api, parse) => ResponseParser::Judge { api: *api, parser: parse.parser()? },
-            ResponseSettings::Score(at) => ResponseParser::Score { path: path(at)? },
-            ResponseSettings::Rewards(at) => ResponseParser::Rewards { path: path(at)? },
-            ResponseSettings::Sandbox => ResponseParser::Sandbox,
-        };
+        let parser = self.response.parser()?;
+        let criteria = self.criteria.as_ref().map(|CriteriaSettings(in_an_answer, others)| {
+            let other = |(pieces, response): &(Vec<Piece>, ResponseSettings)| {
+                Ok((BodyTemplate { pieces: pieces.clone() }, response.parser()?))
+            };
+            let others = others.iter().map(other).collect::<Result<_, String>>()?;
+            Ok::<_, String>(Criteria { in_an_answer: *in_an_answer, others })
+        });
         let tariff = self.tariff.as_ref().map_or_else(Tariff::default, |tariff| Tariff {
             price: tariff.price,
             caps: if tariff.price.is_some() { caps.to_vec() } else { Vec::new() },
@@ -116,7 +134,7 @@ impl HttpSettings {
             Callback::Key(_) => None,
         });
         let body = BodyTemplate { pieces: self.body.clone() };
-        Ok(HttpFunction { endpoint, fleet, body, parser, tariff, programs })
+        Ok(HttpFunction { endpoint, fleet, body, parser, tariff, programs, criteria: criteria.transpose()? })
     }
 }
 

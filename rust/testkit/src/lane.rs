@@ -14,7 +14,9 @@ use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
+use guerdon_core::member_call::JUDGMENTS;
 use guerdon_core::outcome::{Cell, FailureKind, Times};
+use guerdon_core::report::{Extra, Report};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -295,6 +297,15 @@ impl Job {
     }
 
     fn complete(frame: &mut Frame, call: usize, mut cells: Vec<Cell>, times: Times) {
+        if !frame.function().columns.is_empty() {
+            // Its cells are those of a rubric's columns.
+            let score = |cell| if let Cell::Value(score) = cell { Extra::Number(score) } else { Extra::None };
+            let judgment = |cell| Extra::List(vec![score(cell), Extra::from("so")]);
+            let mut report = Report::default();
+            report.add(0, JUDGMENTS, Extra::List(cells.into_iter().map(judgment).collect()));
+            frame.report(call, report);
+            cells = vec![Cell::Abstained];
+        }
         match cells.pop() {
             Some(cell) if cells.is_empty() => frame.complete(call, cell, times),
             last => {

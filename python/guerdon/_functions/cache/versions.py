@@ -69,14 +69,9 @@ def http_version(spec: FunctionSpec) -> bytes:
     """The version of a judge or reward service, with or without a cache folder."""
     from guerdon import __version__
 
-    compound: Any = spec.compound
     stated = None if spec.cache is None else spec.cache.version
     asked: list[object] = ["http", __version__, spec.name, stated]
-    if compound is None:
-        asked += [plan.identity() for plan in spec.plans]
-    else:
-        asked += [compound.kind, sorted(compound.settings.items()), spec.wants.required]
-        asked += [(member.name, member.plan.identity()) for member in compound.members]
+    asked += [plan.identity() for plan in spec.plans]
     return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
@@ -86,7 +81,7 @@ def composite_version(spec: FunctionSpec, of_member: Callable[[FunctionSpec], ob
 
     assert spec.composition is not None
     stated = None if spec.cache is None else spec.cache.version
-    members = [of_member(called) for called in spec.called]
+    members = [of_member(called) for called in spec.called or spec.composition.members]
     parts = "compose", __version__, spec.name, stated, spec.composition.identity(), spec.wants.required, members
     return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 

@@ -80,7 +80,7 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
         )
     spec = spec_of(member)
     judge = _parsed(spec)
-    if spec.compound is not None or (spec.composition is not None and judge is None):
+    if spec.composition is not None and judge is None:
         raise RegistrationError(
             f"{wrong}the member {spec.name!r} makes several calls itself: a {kind} takes functions that make one."
         )

@@ -134,7 +134,8 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
     index = visible.get(function)
     if index is not None:
         # A column of a rubric is asked for with the others.
-        index = visible.get(getattr(specs[index].compound, "leader", function), index)
+        columns = getattr(specs[index].composition, "columns", ())
+        index = visible.get(columns[0], index) if columns else index
     composition = None if index is None else specs[index].composition
     # Votes have one member, and so has a judge with a parser of the user's.
     names = ("",) if composition is None or len(composition.names) == 1 else composition.names

@@ -48,6 +48,9 @@ class Plan:
         batch_size: Samples that a request takes at most; None where it takes one, and not as a
             list.
         batch_wait: Seconds that a sample waits for others, as for `guerdon.reward`.
+        criteria: Scores in an answer, each with a reason, of a rubric's requests; None of others.
+        others: The plans of the rubric's other criteria, if each has a request of its own. They
+            differ in their bodies and parsers.
         ca_file, ca_only, client_cert, client_key: As for `guerdon.judge`.
         programs: Makes the requests that run a program, to which its own body is the question.
     """
@@ -69,6 +72,8 @@ class Plan:
     client_key: str | None = None
     cost: Cost = field(default_factory=Cost)
     programs: _ProgramJudge | None = None
+    criteria: int | None = None
+    others: tuple[Plan, ...] = ()
 
     @property
     def url(self) -> str:
@@ -101,11 +106,12 @@ class Plan:
             RegistrationError: A file can't be read, or the key is not there.
         """
         after = self.fleet.hedge_after
+        others = [(other._body(), other._response()) for other in self.others]
         return {
             "endpoints": self.fleet.endpoints,
             "resolve_all": self.fleet.resolve_all,
             "hedging": None if after is None else {"after": dict([after]), "share": self.fleet.hedge_share},
-            "body": [_tagged(piece) for piece in self.body],
+            "body": self._body(),
             "response": self._response(),
             "headers": self.headers,
             "key": None if keys is None else self._key(function, keys),
@@ -115,6 +121,7 @@ class Plan:
             "client_certificate": self._client_certificate(function),
             "tariff": tariff,
             "programs": None if keys is None or self.programs is None else self._programs(function, keys),
+            "criteria": None if self.criteria is None else (self.criteria, others),
         }
 
     def identity(self) -> tuple[object, ...]:
@@ -128,7 +135,11 @@ class Plan:
             sorted(self.headers),
             [url for url, _ in address],
             *read,
+            *(other.identity() for other in self.others),
         )
+
+    def _body(self) -> list[str | dict[str, Any]]:
+        return [_tagged(piece) for piece in self.body]
 
     def _response(self) -> str | dict[str, Any]:
         """The form in which the engine reads a response."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from guerdon._functions.policy import Policy
-from guerdon._lanes.http.compound import CompoundPlan, CompoundReward, Criterion
+from guerdon._functions.signature import Wants
+from guerdon._functions.spec import Composition
+from guerdon._lanes.http.composite import CompositeReward
+from guerdon._lanes.http.plan import Plan
 from guerdon._lanes.http.reward import HttpReward
-
-if TYPE_CHECKING:
-    from guerdon._functions.conditions import Conditions
+from guerdon.errors import RegistrationError
 
 __all__ = ["Rubric"]
 
@@ -31,31 +31,37 @@ class Rubric:
         self,
         made: tuple[Callable[..., Rubric], dict[str, Any]],
         name: str,
-        plan: CompoundPlan,
-        policy: Policy,
+        judges: Sequence[HttpReward],
         criteria: Mapping[str, float],
-        columns: Sequence[str],
-        run_if: Conditions | None,
     ) -> None:
+        """
+        Args:
+            name: What the names of the columns begin with.
+            judges: One that scores by all criteria, or one for each of them, which differ in
+                their prompts and parsers.
+            criteria: Their weights, by name.
+        """
         self._made = made
         self.name = name
         self.weights = tuple(criteria.values())
-        leader = f"{name}/{next(iter(criteria))}"
-        own = [each.plan for each in plan.members] if plan.kind == "criteria" else [None] * len(criteria)
-        plans: list[CompoundPlan | Criterion] = [
-            plan,
-            *(Criterion(leader, place, own[place]) for place in range(1, len(criteria))),
-        ]
+        names = tuple(f"{name}/{criterion}" for criterion in criteria)
+        plan, *others = map(_plan_of, judges)
+        plan = replace(plan, criteria=len(names) if not others else 1, others=tuple(others))
+        judge = judges[0].spec
+        member = replace(judge.as_member_of(names[0], name), http=plan)
         self.columns: tuple[HttpReward, ...] = tuple(
-            CompoundReward(
+            CompositeReward(
                 (_column, {"rubric": self, "place": place}),
-                f"{name}/{criterion}",
-                each,
-                policy if place == 0 else _uncounted(policy),
-                columns=columns if place == 0 else (),
-                run_if=run_if,
+                replace(
+                    judge.composed(
+                        Composition("rubric", (name,), (member,), columns=names, place=place, in_turn=bool(others))
+                    ),
+                    name=column,
+                    wants=judge.wants if place == 0 else Wants(),
+                    pure=False,
+                ),
             )
-            for place, (criterion, each) in enumerate(zip(criteria, plans, strict=True))
+            for place, column in enumerate(names)
         )
 
     def __reduce__(self) -> tuple[Callable[..., Rubric], tuple[Any, ...]]:
@@ -66,11 +72,13 @@ class Rubric:
         return f"<rubric {self.name!r}: {', '.join(column.name for column in self.columns)}>"
 
 
-def _uncounted(policy: Policy) -> Policy:
-    """The policy of a column that makes no requests: nobody counts their tokens."""
-    if policy.limit is None or not callable(policy.limit.tokens):
-        return policy
-    return replace(policy, limit=replace(policy.limit, tokens=None))
+def _plan_of(judge: HttpReward) -> Plan:
+    plan = judge.spec.http
+    if not isinstance(plan, Plan):
+        raise RegistrationError(
+            f"reward function {judge.name!r}: a rubric asks one judge for each score: fallback= is for others."
+        )
+    return plan
 
 
 def _remade(made_by: Callable[..., Rubric], given: dict[str, Any]) -> Rubric:

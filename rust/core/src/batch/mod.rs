@@ -305,19 +305,28 @@ impl Batch {
     #[must_use]
     pub fn alike(&self, sample: usize) -> (u64, usize, usize) {
         let shown = self.visible();
-        let members = |owner: &CallOwner| {
+        let leader = self.functions[self.grid.first_function()].member_of.filter(|_| self.owner.is_some());
+        let members = |leader: FunctionId| {
             let is_member = |function: &&Function| {
-                function.member_of == Some(owner.function) && !matches!(function.parsing, Some(Parsing::Of(_)))
+                function.member_of == Some(leader) && !matches!(function.parsing, Some(Parsing::Of(_)))
             };
             self.functions.iter().filter(is_member).count()
         };
-        let least = if self.owner.as_ref().is_some_and(|owner| members(owner) == 1) { 2 } else { 0 };
+        // All criteria of a rubric in one call share it.
+        let several = |leader: FunctionId| members(leader) == 1 && self.functions[leader].member_calls > 1;
+        let least = if leader.is_some_and(several) { 2 } else { 0 };
         (shown.id, sample / shown.group_size.max(1), shown.group_size.max(least))
     }
 
     /// Present in a batch of member calls.
     pub(crate) const fn owner(&self) -> Option<&CallOwner> {
         self.owner.as_ref()
+    }
+
+    /// The slot of its member calls; 0 for other calls.
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.owner.as_ref().map_or(0, |owner| owner.slot)
     }
 
     /// Ends the open member calls of this batch, whose owners have ended.
@@ -331,7 +340,7 @@ impl Batch {
     }
 
     /// Returns the batch and the function to which usage is counted: the ones that users see.
-    fn counted_for(&self, function: FunctionId) -> (&Self, FunctionId) {
+    pub(crate) fn counted_for(&self, function: FunctionId) -> (&Self, FunctionId) {
         self.owner.as_ref().map_or((self, function), |owner| (&*owner.batch, owner.function))
     }
 

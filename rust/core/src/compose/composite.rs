@@ -1,6 +1,9 @@
 //! A composite function and one call of it: which member calls it needs, and the score made of
 //! their results, without a clock, a lock or a wait.
 
+use std::borrow::Cow;
+
+use crate::compose::criterion::{Criterion, CriterionCall};
 use crate::compose::opinions::{Opinions, OpinionsCall};
 use crate::compose::pairwise::{Pairwise, PairwiseCall};
 use crate::compose::step::{CompositeResult, NextStep};
@@ -15,12 +18,15 @@ pub enum Composite {
     Opinions(Opinions),
     /// Scores of a group.
     Pairwise(Pairwise),
+    /// One of several columns with one judge.
+    Criterion(Criterion),
 }
 
 /// A call that was begun.
 pub(super) enum CompositeCall {
     Opinions(OpinionsCall),
     Pairwise(PairwiseCall),
+    Criterion(CriterionCall),
 }
 
 /// Cells of a call.
@@ -32,10 +38,11 @@ pub(super) enum Cells {
 impl Composite {
     /// Returns the most member calls that one call makes for a sample.
     #[must_use]
-    pub const fn calls(&self) -> usize {
+    pub fn calls(&self) -> usize {
         match self {
             Self::Opinions(opinions) => opinions.calls(),
             Self::Pairwise(_) => Pairwise::MOST_SAMPLES - 1,
+            Self::Criterion(criterion) => criterion.calls(),
         }
     }
 
@@ -55,20 +62,25 @@ impl Composite {
                 let (call, step) = pairwise.begin(first, size);
                 (CompositeCall::Pairwise(call), step)
             }
+            Self::Criterion(criterion) => {
+                let (call, step) = criterion.begin(first);
+                (CompositeCall::Criterion(call), step)
+            }
         }
     }
 
     /// Takes the result of a member call.
-    pub(super) fn ended(&self, call: &mut CompositeCall, end: MemberEnd) -> NextStep {
+    pub(super) fn ended(&self, call: &mut CompositeCall, end: Cow<'_, MemberEnd>) -> NextStep {
         match (self, call) {
-            (Self::Opinions(opinions), CompositeCall::Opinions(call)) => opinions.ended(call, end),
-            (Self::Pairwise(pairwise), CompositeCall::Pairwise(call)) => pairwise.ended(call, end),
+            (Self::Opinions(opinions), CompositeCall::Opinions(call)) => opinions.ended(call, end.into_owned()),
+            (Self::Pairwise(pairwise), CompositeCall::Pairwise(call)) => pairwise.ended(call, end.into_owned()),
+            (Self::Criterion(criterion), CompositeCall::Criterion(call)) => criterion.ended(call, &end),
             _ => NextStep::wait(), // a call is of its composite's kind
         }
     }
 
     /// The result of a call; `late`: its time is up.
-    pub(super) fn result(&self, call: &CompositeCall, late: bool) -> CompositeResult<Cells> {
+    pub(super) fn result(&self, call: &mut CompositeCall, late: bool) -> CompositeResult<Cells> {
         match (self, call) {
             (Self::Pairwise(pairwise), CompositeCall::Pairwise(call)) => {
                 let (cells, report, record) = pairwise.result(call, late);
@@ -76,6 +88,10 @@ impl Composite {
             }
             (Self::Opinions(opinions), CompositeCall::Opinions(call)) => {
                 let (cell, report, record) = opinions.result(call);
+                (cell.map(Cells::One), report, record)
+            }
+            (Self::Criterion(_), CompositeCall::Criterion(call)) => {
+                let (cell, report, record) = call.result();
                 (cell.map(Cells::One), report, record)
             }
             _ => (Err(Failure::error("internal error: a call of another kind".to_owned())), Report::default(), None),
@@ -89,8 +105,14 @@ impl CompositeCall {
         match (self, composite) {
             (Self::Opinions(call), _) => call.open(),
             (Self::Pairwise(call), Composite::Pairwise(pairwise)) => call.open(pairwise.function),
-            (Self::Pairwise(_), Composite::Opinions(_)) => Vec::new(),
+            (Self::Criterion(call), _) => call.open(),
+            (Self::Pairwise(_), _) => Vec::new(),
         }
+    }
+
+    /// The slot of the member call that a column of a rubric waits for.
+    pub(super) fn slot(&self) -> Option<usize> {
+        if let Self::Criterion(call) = self { call.slot() } else { None }
     }
 
     /// Returns the time from the start of the first member call that ran until now.
@@ -98,6 +120,7 @@ impl CompositeCall {
         let started = match self {
             Self::Opinions(call) => call.ends().map(|end| end.outcome.times.started_ns).filter(|ns| *ns != 0).min(),
             Self::Pairwise(call) => call.started_ns,
+            Self::Criterion(call) => call.started_ns,
         };
         let times = |started_ns| Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
         started.map_or_else(Times::default, times)

@@ -1,12 +1,14 @@
 //! The lane of composite functions: it has no threads, and runs where member calls end. Scores of a
 //! group are computed on a thread that may block.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::compose::composite::{Cells, Composite, CompositeCall};
+use crate::compose::criterion::Criterion;
 use crate::compose::step::NextStep;
 use crate::frame::Frame;
 use crate::function::FunctionId;
@@ -32,8 +34,8 @@ struct Running {
 
 impl Running {
     fn complete(self, clock: Clock, late: bool) {
-        let Self { mut frame, composite, call, .. } = self;
-        let (ended, report, record) = composite.result(&call, late);
+        let Self { mut frame, composite, mut call, .. } = self;
+        let (ended, report, record) = composite.result(&mut call, late);
         let times = call.times(clock.now_ns());
         frame.report(0, report);
         if let Some(json) = record {
@@ -55,7 +57,7 @@ pub struct ComposeLane {
     waker: OnceLock<LaneWaker>,
     /// Calls whose members are under way; `None` once it is closed. Written by frames that come, by
     /// ends of member calls and by sweeps.
-    running: Mutex<Option<BTreeMap<CallKey, Running>>>,
+    running: Mutex<Option<BTreeMap<CallKey, Box<Running>>>>,
 }
 
 impl ComposeLane {
@@ -65,9 +67,9 @@ impl ComposeLane {
         Self { clock, composites, waker: OnceLock::new(), running: Mutex::new(Some(BTreeMap::new())) }
     }
 
-    fn ask(&self, batch: &Arc<Batch>, function: FunctionId, calls: &[MemberCall]) {
+    fn ask(&self, batch: &Arc<Batch>, calls: &[MemberCall]) {
         if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !calls.is_empty()) {
-            engine.call_members(batch, function, calls);
+            engine.call_members(batch, calls);
         }
     }
 
@@ -83,12 +85,36 @@ impl ComposeLane {
     }
 
     /// Does what a call needs next, which is still running if it has not ended.
-    fn go_on(&self, key: CallKey, batch: &Arc<Batch>, step: &NextStep) {
+    fn go_on(&self, (_, function, first): CallKey, batch: &Arc<Batch>, step: &NextStep) {
         self.give_up(batch, &step.give_up);
-        self.ask(batch, key.1, &step.call);
-        if !step.call.is_empty() {
-            // A sweep may have come before the member calls.
-            self.drop_swept(Some(key));
+        self.ask(batch, &step.call);
+        // A sweep may have come before the member calls.
+        if !step.call.is_empty() && batch.cell(first, function).is_some() {
+            self.give_up(batch, &step.call);
+            self.calls_swept();
+        }
+    }
+
+    /// Passes the result of a member call on to a call, if that is running.
+    fn pass_on(&self, key: CallKey, end: Cow<'_, MemberEnd>) {
+        let (step, running) = {
+            let mut all = self.running.lock();
+            let Some(running) = all.as_mut().and_then(|all| all.get_mut(&key)) else { return };
+            let step = running.composite.clone().ended(&mut running.call, end);
+            let batch = running.batch.clone();
+            let ended = if step.is_end { all.as_mut().and_then(|all| all.remove(&key)) } else { None };
+            let requested = |all: &BTreeMap<_, _>| all.get(&key).is_some_and(|running| is_requested(all, key, running));
+            if ended.is_none() && all.as_ref().is_some_and(requested) {
+                return;
+            }
+            (step, ended.ok_or(batch))
+        };
+        match running {
+            Err(batch) => self.go_on(key, &batch, &step),
+            Ok(running) => {
+                self.give_up(&running.batch, &step.give_up);
+                self.end(running, false);
+            }
         }
     }
 
@@ -103,7 +129,7 @@ impl ComposeLane {
     }
 
     /// Ends a call that was taken out; `late`: its time is up.
-    fn end(&self, running: Running, late: bool) {
+    fn end(&self, running: Box<Running>, late: bool) {
         self.give_up_open(&running);
         let (clock, computes) = (self.clock, running.composite.ends_early());
         let engine = self.waker.get().and_then(LaneWaker::owner).filter(|_| computes);
@@ -112,21 +138,15 @@ impl ComposeLane {
             None => running.complete(clock, late),
         }
     }
+}
 
-    /// Takes out the calls that were ended from outside, among these.
-    fn drop_swept(&self, only: Option<CallKey>) {
-        let swept: Vec<Running> = {
-            let mut running = self.running.lock();
-            let Some(running) = running.as_mut() else { return };
-            let of = |(key, one): (&CallKey, &Running)| (!one.frame.is_open(0)).then_some(*key);
-            let keys: Vec<CallKey> = match only {
-                Some(key) => running.get_key_value(&key).and_then(of).into_iter().collect(),
-                None => running.iter().filter_map(of).collect(),
-            };
-            keys.into_iter().filter_map(|key| running.remove(&key)).collect()
-        };
-        swept.iter().for_each(|running| self.give_up_open(running));
-    }
+/// Returns whether another column of the same rubric requests the member call that this one waits
+/// for.
+fn is_requested(all: &BTreeMap<CallKey, Box<Running>>, (id, function, first): CallKey, running: &Running) -> bool {
+    let Composite::Criterion(Criterion { columns, .. }) = &*running.composite else { return false };
+    let slot = running.call.slot();
+    let column = slot.and_then(|slot| columns.get(slot)).filter(|column| **column != function);
+    column.and_then(|column| all.get(&(id, *column, first))).is_some_and(|other| other.call.slot() == slot)
 }
 
 impl Lane for ComposeLane {
@@ -164,40 +184,36 @@ impl Lane for ComposeLane {
         let (batch, first) = (frame.batch().clone(), frame.first(0));
         let key = (batch.id(), function, first);
         let (call, step) = composite.begin(first, frame.size(0));
-        let running = Running { frame, batch: batch.clone(), composite: composite.clone(), call };
+        let running = Box::new(Running { frame, batch: batch.clone(), composite: composite.clone(), call });
         if step.is_end {
             self.end(running, false);
             return;
         }
-        let closed = match self.running.lock().as_mut() {
-            Some(all) => all.insert(key, running),
-            None => Some(running),
+        let requested = match self.running.lock().as_mut() {
+            Some(all) => {
+                let requested = is_requested(all, key, &running);
+                all.insert(key, running);
+                requested
+            }
+            None => return, // and gives the call back, without the lock
         };
-        if closed.is_some() {
-            return;
-        }
         if composite.ends_early() {
             self.end_in_time(key, &batch);
         }
-        self.go_on(key, &batch, &step);
+        if !requested {
+            self.go_on(key, &batch, &step);
+        }
     }
 
     fn member_ended(&self, end: MemberEnd) {
-        let key = end.owner;
-        let (step, running) = {
-            let mut all = self.running.lock();
-            let Some(running) = all.as_mut().and_then(|all| all.get_mut(&key)) else { return };
-            let step = running.composite.clone().ended(&mut running.call, end);
-            let batch = running.batch.clone();
-            let ended = if step.is_end { all.as_mut().and_then(|all| all.remove(&key)) } else { None };
-            (step, ended.ok_or(batch))
+        let (id, function, first) = end.owner;
+        let composite = self.composites.get(function).and_then(Option::as_ref);
+        let Some(Composite::Criterion(Criterion { columns, .. })) = composite.map(|composite| &**composite) else {
+            self.pass_on(end.owner, Cow::Owned(end));
+            return;
         };
-        match running {
-            Err(batch) => self.go_on(key, &batch, &step),
-            Ok(running) => {
-                self.give_up(&running.batch, &step.give_up);
-                self.end(running, false);
-            }
+        for column in &**columns {
+            self.pass_on((id, *column, first), Cow::Borrowed(&end));
         }
     }
 
@@ -209,7 +225,14 @@ impl Lane for ComposeLane {
     }
 
     fn calls_swept(&self) {
-        self.drop_swept(None);
+        let swept: Vec<Box<Running>> = {
+            let mut running = self.running.lock();
+            let Some(running) = running.as_mut() else { return };
+            let of = |(key, one): (&CallKey, &Box<Running>)| (!one.frame.is_open(0)).then_some(*key);
+            let keys: Vec<CallKey> = running.iter().filter_map(of).collect();
+            keys.into_iter().filter_map(|key| running.remove(&key)).collect()
+        };
+        swept.iter().for_each(|running| self.give_up_open(running));
     }
 
     fn close(&self) -> CloseFuture {

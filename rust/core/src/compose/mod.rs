@@ -9,6 +9,7 @@
 
 mod bradley_terry;
 mod composite;
+mod criterion;
 mod early_stop;
 mod lane;
 mod opinions;
@@ -18,6 +19,7 @@ mod schedule;
 mod step;
 
 pub use composite::Composite;
+pub use criterion::Criterion;
 pub use lane::ComposeLane;
 pub use opinions::{Members, Opinions};
 pub use pairwise::{Pairwise, PairwiseScore};

@@ -3,7 +3,7 @@
 
 use crate::compose::early_stop::{is_decided, worth_sending};
 use crate::compose::reduce::{Opinion, ReducedScore, Reduction, agreement_of};
-use crate::compose::step::{CompositeResult, NextStep, in_lists};
+use crate::compose::step::{CompositeResult, NextStep, in_lists, items, listed};
 use crate::function::FunctionId;
 use crate::member_call::{MemberCall, MemberEnd};
 use crate::outcome::{Cell, Failure, Status};
@@ -143,9 +143,8 @@ impl Opinions {
         };
         let records: Vec<String> = call.ends().filter_map(|end| items(end.record.as_deref()?)).collect();
         let record = match &records[..] {
-            [] => None,
             [one] => Some(format!("[{one}]").into_bytes()),
-            all => Some(format!("[[\"votes\",[[{}]]]]", all.join("],[")).into_bytes()),
+            all => listed(all),
         };
         (self.cell(&opinions, call, too_few), report, record)
     }
@@ -234,13 +233,6 @@ const fn shown(opinion: Opinion) -> Option<f64> {
         Opinion::Score(score) => Some(score),
         Opinion::Abstained | Opinion::Failed => None,
     }
-}
-
-/// The items of a record, which is a JSON list; `None` without any.
-fn items(record: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(record).ok()?.trim();
-    let items = text.strip_prefix('[')?.strip_suffix(']')?;
-    (!items.trim().is_empty()).then(|| items.to_owned())
 }
 
 /// A record of these items; `None` without any.

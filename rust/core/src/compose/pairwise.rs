@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::compose::bradley_terry::{ComparedPair, scores, strengths, win_rates};
 use crate::compose::schedule::Schedule;
-use crate::compose::step::{CompositeResult, NextStep, in_lists};
+use crate::compose::step::{CompositeResult, NextStep, in_lists, items, listed};
 use crate::function::FunctionId;
 use crate::member_call::{MemberCall, MemberEnd};
 use crate::outcome::{Cell, Failure, Status};
@@ -57,6 +57,8 @@ struct Pair {
     back: Order,
     /// Named values of its calls, in the order in which they ended.
     extra: Vec<NamedExtra>,
+    /// Items of its calls' records, one for each order.
+    records: [Option<String>; 2],
 }
 
 /// A call that was begun. Samples are counted from the group's first.
@@ -115,9 +117,12 @@ impl Pairwise {
         if !matches!(order, Order::Open) {
             return NextStep::wait(); // it has ended before
         }
-        *order = preference(&end).map_or_else(Order::Failed, Order::Preference);
+        let samples = (call.first + shown_first, call.first + other);
+        let failed = |why| Order::Failed(format!("samples {} and {}: {why}", samples.0, samples.1));
+        *order = preference(&end).map_or_else(failed, Order::Preference);
         let failed = matches!(order, Order::Failed(_));
         pair.extra.extend(end.extra);
+        pair.records[usize::from(!there)] = end.record.as_deref().and_then(items);
         let started_ns = Some(end.outcome.times.started_ns).filter(|ns| *ns != 0);
         call.started_ns = call.started_ns.into_iter().chain(started_ns).min();
         let other_order = if there { &mut pair.back } else { &mut pair.there };
@@ -160,7 +165,9 @@ impl Pairwise {
         } else {
             call.cells(self.score, &comparisons, &counts, late)
         };
-        (Ok(cells), report, None)
+        let records: Vec<String> =
+            call.pairs.values().flat_map(|pair| pair.records.iter().flatten().cloned()).collect();
+        (Ok(cells), report, listed(&records))
     }
 }
 
@@ -253,15 +260,21 @@ const fn both(there: f64, back: f64) -> (f64, bool) {
     (if flipped { 0.5 } else { f64::midpoint(there, 1.0 - back) }, flipped)
 }
 
+/// Scores of a comparison.
+const MEANING: &str = "1 is for the first, 0 for the second, 0.5 for a tie";
+
 /// Returns the preference for the sample that is shown first, from 0 to 1.
 fn preference(end: &MemberEnd) -> Result<f64, String> {
     match end.outcome.status {
         Status::Ok if (0.0..=1.0).contains(&end.outcome.value) => Ok(end.outcome.value),
         Status::Ok => {
             let value = end.outcome.value;
-            Err(format!("{value} is no preference: 1 is for the first, 0 for the second, 0.5 for a tie"))
+            Err(format!("{value} is not a preference: {MEANING}"))
         }
         Status::Abstained | Status::Skipped => Err("the comparison abstained".to_owned()),
-        Status::Timeout | Status::Error | Status::Crashed | Status::Cancelled => Err(end.reason().unwrap_or_default()),
+        Status::Timeout | Status::Error | Status::Crashed | Status::Cancelled => {
+            let why = end.reason().unwrap_or_default();
+            Err(if why.starts_with("InvalidValue: ") { format!("{why}; of a comparison {MEANING}") } else { why })
+        }
     }
 }

@@ -49,3 +49,15 @@ pub(super) fn in_lists<'a>(extra: impl Iterator<Item = &'a NamedExtra>) -> Vec<N
     };
     lists.into_iter().map(one).collect()
 }
+
+/// The items of a record, which is a JSON list; `None` without any.
+pub(super) fn items(record: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(record).ok()?.trim();
+    let items = text.strip_prefix('[')?.strip_suffix(']')?;
+    (!items.trim().is_empty()).then(|| items.to_owned())
+}
+
+/// The record of several calls, each given by its items: their values become lists.
+pub(super) fn listed(records: &[String]) -> Option<Vec<u8>> {
+    (!records.is_empty()).then(|| format!("[[\"votes\",[[{}]]]]", records.join("],[")).into_bytes())
+}

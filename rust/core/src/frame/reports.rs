@@ -12,7 +12,8 @@ impl Frame {
     pub fn report(&mut self, call: usize, report: Report) {
         let Report { usage, extra, incomplete } = report;
         if usage != Usage::default() {
-            self.owner.count_usage(self.function, usage);
+            let (_, seen) = self.batch().counted_for(self.function);
+            self.owner.count_usage(seen, usage);
             self.share(usage).for_each(|(slice, part)| self.slices[slice].batch().count_usage(self.function, part));
             if self.slices.iter().any(|slice| slice.batch().keeps_usage_by_sample()) {
                 self.keep_usage(call, usage);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::debug;
 
-use crate::batch::{Batch, CompletedCells, ids_of_batch};
+use crate::batch::{Batch, CompletedCells};
 use crate::call::{Call, Cause};
 use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Claim;
@@ -133,7 +133,9 @@ impl SchedulerCore {
 
     /// Returns the status and note for cells that end for this cause.
     pub(super) fn end_of(&self, batch: &Batch, function: FunctionId, cause: &Cause) -> (Status, Arc<Note>) {
-        let of = |(id, spec): (FunctionId, &Function)| id == function || spec.member_of == Some(function);
+        let of = |(id, spec): (FunctionId, &Function)| {
+            id == function || spec.member_of == Some(function) || spec.columns.contains(&function)
+        };
         let limiters = self.functions.iter().enumerate().zip(&self.limiters).filter(|(one, _)| of(*one));
         let mut limiters = limiters.filter_map(|(_, limiter)| limiter.as_ref());
         cause.end_with(|| limiters.find_map(|limiter| limiter.last_error(batch.submitted_ns())))
@@ -221,7 +223,7 @@ impl SchedulerCore {
             let SchedulerState { works, timers, ended, .. } = &mut *self.state.lock();
             *ended += 1;
             let own = batch.id();
-            let members: Vec<Work> = works.remove_all(own + 1..own + ids_of_batch(&self.functions));
+            let members: Vec<Work> = works.remove_all(self.slots(batch));
             std::iter::once(own).chain(members.iter().map(|work| work.batch.id())).for_each(|id| timers.forget(id));
             (works.remove(own).is_some(), members)
         };

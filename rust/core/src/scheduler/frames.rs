@@ -27,8 +27,8 @@ impl LaneOwner for SchedulerCore {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 
-    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, calls: &[MemberCall]) {
-        Self::call_members(&self, batch, function, calls);
+    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall]) {
+        Self::call_members(&self, batch, calls);
     }
 
     fn give_up_members(self: Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
@@ -75,7 +75,7 @@ impl FrameOwner for SchedulerCore {
     }
 
     fn end_function(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, cause: &Cause) {
-        Self::end_open(&self, batch, Some(function), cause);
+        Self::end_broken(&self, batch, function, cause);
     }
 
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str) {
@@ -140,8 +140,7 @@ impl FrameOwner for SchedulerCore {
     }
 
     fn count_usage(&self, function: FunctionId, usage: Usage) {
-        let seen = self.function(function).member_of.unwrap_or(function);
-        self.usage.lock()[seen] += usage;
+        self.usage.lock()[function] += usage;
     }
 
     fn count_late(&self) {

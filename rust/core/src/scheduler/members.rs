@@ -5,9 +5,10 @@
 //! - A member call whose owner has ended is not made, or is ended: `calls_swept` comes after the
 //!   owner's cell has its outcome, and the composite's lane checks its cell after each request.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::{Batch, CallOwner};
+use crate::batch::{Batch, CallOwner, ids_of_batch};
 use crate::call::{Call, Cause};
 use crate::function::FunctionId;
 use crate::member_call::{MemberCall, MemberEnd};
@@ -17,22 +18,28 @@ use crate::scheduler::queue::Work;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 
 impl SchedulerCore {
+    /// Returns the function whose slots hold the calls of a member.
+    fn leader(&self, member: FunctionId) -> FunctionId {
+        self.function(member).member_of.unwrap_or_default()
+    }
+
     /// Returns the id of the batch of a slot's member calls.
     pub(super) fn member_batch(&self, owner: u64, function: FunctionId, slot: usize) -> u64 {
         let before = self.functions[..function].iter().map(|one| one.member_calls).sum::<usize>();
         owner + 1 + (before + slot) as u64
     }
 
-    /// Makes member calls for a call of `function`, each once.
-    pub(super) fn call_members(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, calls: &[MemberCall]) {
-        let mut ended = Vec::new();
+    /// Makes member calls, each once.
+    pub(super) fn call_members(self: &Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall]) {
+        let (mut ended, mut made) = (Vec::new(), false);
         {
             let mut state = self.state.lock();
             for call in calls {
-                let Some(members) = self.members(&mut state, batch, function, *call) else { return };
+                let Some(members) = self.members(&mut state, batch, *call) else { return };
                 let fresh = Call::fresh(call.sample);
                 let cause = match members.reserve(&Placement::Exact(vec![call.sample])) {
                     Ok(added) => {
+                        made = true;
                         let cause = state.works.edit(members.id(), call.function, |queue| {
                             if queue.closed.is_none() {
                                 queue.arrived.push_back(fresh);
@@ -59,42 +66,48 @@ impl SchedulerCore {
                 self.member_ended(&members, owner, call.function, call.sample);
             }
         }
-        self.pump();
+        if made {
+            self.pump();
+        }
     }
 
     /// Returns the batch of a slot's member calls; `None` if the owner's batch is done.
-    fn members(
-        &self,
-        state: &mut SchedulerState,
-        batch: &Arc<Batch>,
-        function: FunctionId,
-        call: MemberCall,
-    ) -> Option<Arc<Batch>> {
-        let id = self.member_batch(batch.id(), function, call.slot);
+    fn members(&self, state: &mut SchedulerState, batch: &Arc<Batch>, call: MemberCall) -> Option<Arc<Batch>> {
+        let leader = self.leader(call.function);
+        let id = self.member_batch(batch.id(), leader, call.slot);
         if let Some(work) = state.works.get(id) {
             return Some(work.batch.clone());
         }
         state.works.get(batch.id())?;
         // A parser's calls are made when the judge's have ended.
-        let judged = call.slot.checked_sub(self.function(function).member_calls / 2);
-        let judged = judged.map(|slot| self.member_batch(batch.id(), function, slot));
+        let judged = call.slot.checked_sub(self.function(leader).member_calls / 2);
+        let judged = judged.map(|slot| self.member_batch(batch.id(), leader, slot));
         let judged = judged.and_then(|id| Some(state.works.get(id)?.batch.clone()));
         let payload = self.answers(call.function, judged);
+        let function = self.function(call.function).columns.get(call.slot).copied().unwrap_or(leader);
         let owner = CallOwner { batch: batch.clone(), function, slot: call.slot };
         let made = Batch::of_member_calls(id, self.clock, self.functions.clone(), call.function, owner, payload);
         let members = Arc::new(made.ok()?);
+        let broken = state.works.range(self.slots(batch)).find_map(|work| work.broken(call.function));
         state.works.insert(Work::new(members.clone()));
+        if let Some(cause) = broken {
+            state.works.edit(id, call.function, |queue| queue.close(&cause));
+        }
         Some(members)
     }
 
     /// Ends member calls that are not needed any more.
     pub(super) fn give_up_members(self: &Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
-        for call in calls.iter().flat_map(|call| {
-            let owner = self.function(call.function).member_of.unwrap_or_default();
-            [Some(*call), self.parser_call(owner, *call)].into_iter().flatten()
-        }) {
-            let owner = self.function(call.function).member_of.unwrap_or_default();
-            let members = self.batch(self.member_batch(batch.id(), owner, call.slot));
+        for call in calls
+            .iter()
+            .flat_map(|call| [Some(*call), self.parser_call(self.leader(call.function), *call)].into_iter().flatten())
+        {
+            // Another column may need it.
+            let is_open = |column: &FunctionId| batch.grid().read(call.sample, *column).is_none();
+            if self.function(call.function).columns.iter().any(is_open) {
+                continue;
+            }
+            let members = self.batch(self.member_batch(batch.id(), self.leader(call.function), call.slot));
             if let Some(members) = members.filter(|members| call.sample < members.samples()) {
                 self.end_member(&members, &call, &Cause::Cancelled("not needed any more".to_owned()));
             }
@@ -132,6 +145,24 @@ impl SchedulerCore {
         if let Some(end) = self.parsed(owner, member, end) {
             self.lane(owner.function).member_ended(end);
         }
+    }
+
+    /// Ends all calls of a function that can't run any more: of a member those in every slot, and
+    /// in slots that follow.
+    pub(super) fn end_broken(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, cause: &Cause) {
+        self.end_open(batch, Some(function), cause);
+        let Some(owner) = batch.owner() else { return };
+        let siblings: Vec<Arc<Batch>> = {
+            let state = self.state.lock();
+            let of = |work: &&Work| work.batch.grid().first_function() == function && work.broken(function).is_none();
+            state.works.range(self.slots(&owner.batch)).filter(of).map(|work| work.batch.clone()).collect()
+        };
+        siblings.iter().for_each(|sibling| self.end_open(sibling, Some(function), cause));
+    }
+
+    /// Returns the ids of all batches of member calls for a batch.
+    pub(super) fn slots(&self, batch: &Batch) -> Range<u64> {
+        batch.id() + 1..batch.id() + ids_of_batch(&self.functions)
     }
 
     /// Notifies lanes that calls were ended from outside.

@@ -66,9 +66,14 @@ impl OpenBatches {
         self.open.remove(&batch)
     }
 
+    /// The open batches with these ids.
+    pub(crate) fn range(&self, ids: Range<u64>) -> impl Iterator<Item = &Work> {
+        self.open.range(ids).map(|(_, work)| work)
+    }
+
     /// Removes those with these ids.
     pub(crate) fn remove_all(&mut self, ids: Range<u64>) -> Vec<Work> {
-        let open: Vec<u64> = self.open.range(ids).map(|(id, _)| *id).collect();
+        let open: Vec<u64> = self.range(ids).map(|work| work.batch.id()).collect();
         open.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 

@@ -106,7 +106,10 @@ impl SchedulerCore {
                 }
                 Next::Frame(..) | Next::Nothing => {} // its calls were swept while they waited
                 Next::Never(mut frame, reason) => frame.refuse(reason),
-                Next::Broken(batches, function, why) => self.end_broken(&batches, function, &why),
+                Next::Broken(batches, function, why) => {
+                    let cause = Cause::Broken(why);
+                    batches.iter().for_each(|batch| self.end_broken(batch, function, &cause));
+                }
             }
         }
     }
@@ -128,13 +131,9 @@ impl SchedulerCore {
                 let open = |batch| state.works.get(batch).map(|work| work.batch.clone());
                 first.into_iter().chain(others).filter_map(open).collect()
             };
-            self.end_broken(&batches, function, &why);
+            let cause = Cause::Broken(why);
+            batches.iter().for_each(|batch| self.end_broken(batch, function, &cause));
         }
-    }
-
-    pub(super) fn end_broken(self: &Arc<Self>, batches: &[Arc<Batch>], function: FunctionId, why: &Note) {
-        let cause = Cause::Broken(why.clone());
-        batches.iter().for_each(|batch| self.end_open(batch, Some(function), &cause));
     }
 
     /// Returns the next step; if the search panics, the function is broken.

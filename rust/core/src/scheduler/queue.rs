@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
-use crate::function::Function;
+use crate::function::{Function, FunctionId};
 use crate::scheduler::timer_queue::DueQueue;
 
 /// The calls of one function in one batch that no lane has.
@@ -160,6 +160,12 @@ impl Work {
         };
         let queues = batch.functions().iter().map(queue).collect();
         Self { batch, queues, early: DueQueue::default() }
+    }
+
+    /// Returns the cause for which its calls of a function can't run, if that is so.
+    pub(crate) fn broken(&self, function: FunctionId) -> Option<Cause> {
+        let cause = self.queues.get(function)?.closed.as_ref()?;
+        matches!(cause, Cause::Broken(_)).then(|| cause.clone())
     }
 
     /// The number of samples that are queued from the start; those of a streamed batch are queued

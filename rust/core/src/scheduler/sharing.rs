@@ -41,7 +41,7 @@ impl SchedulerCore {
             if identified.is_err() {
                 // The calls would otherwise never be made or ended.
                 let why = Note { reason: "looking for identical calls panicked".to_owned(), traceback: None };
-                core.end_broken(&[batch], function, &why);
+                core.end_broken(&batch, function, &Cause::Broken(why));
             }
         };
         // Models have no threads except their own.

@@ -172,11 +172,14 @@ async fn members_are_called_as_samples_come() {
 
 #[tokio::test(start_paused = true)]
 async fn a_member_whose_setup_fails_fails_at_once() {
-    let script = |ask: &Ask| if ask.function == 4 { Act::FailSetup } else { value(0.1, 1.0) };
+    let script = |ask: &Ask| if matches!(ask.function, 4 | VOTER) { Act::FailSetup } else { value(0.1, 1.0) };
     let rig = rig(1, policy(), Room { places: 1, frame_calls: 2, ..Room::default() }, script);
     let batch = rig.run(spec(40, 1)).await;
     assert!((0..40).all(|sample| batch.cell(sample, PANEL).unwrap().outcome.value == 1.0));
-    assert_eq!(rig.log().frames().iter().filter(|frame| frame.function == 4).count(), 1);
+    let frames = |function| rig.log().frames().iter().filter(|frame| frame.function == function).count();
+    assert_eq!((frames(4), frames(VOTER)), (1, 1), "nor in another slot");
+    let failed = |sample| batch.note_of(sample, VOTES).is_some_and(|note| note.reason.contains("setup by script"));
+    assert!((0..40).all(failed));
 }
 
 /// compose-1: whatever lanes do with member calls, every cell gets its outcome.

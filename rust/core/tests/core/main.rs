@@ -16,6 +16,7 @@ mod open_batch;
 mod order;
 mod panics;
 mod reports;
+mod rubrics;
 mod sharing;
 mod spending;
 mod stalls;

@@ -30,14 +30,13 @@ async fn many_batches_leave_no_answers_behind() {
         parser: ResponseParser::Judge { api: Api::Chat, parser: Method::Number.into() },
         tariff: Tariff::default(),
         programs: None,
+        criteria: None,
     };
     let function = guerdon_testkit::function("judge", Shape::Sample);
     let policy = Policy { retries: 1, concurrency: Some(16), ..function.policy.clone() };
     let function = Function { policy, ..function };
     let (runtime, clock) = (Handle::current(), Clock::start());
-    let lane = Arc::new(
-        HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)], Vec::new()).unwrap(),
-    );
+    let lane = Arc::new(HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)]).unwrap());
     let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
     let scheduler = Scheduler::start(&runtime, clock, vec![function], lanes);
     let queue = lane.queues[0].clone().unwrap();

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::member_call::JUDGMENTS;
 use guerdon_core::outcome::{Cell, Failure, Times};
-use guerdon_core::report::Report;
+use guerdon_core::report::{Extra, Report};
 use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -19,7 +20,6 @@ use tokio::sync::Notify;
 
 use super::bodies::Bodies;
 use super::calls::{Call, Calls, RequestTask, TakenCall};
-use crate::compound::NO_TEXTS;
 use crate::fleet::{Failed, Fleet, RequestKey};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
@@ -27,7 +27,7 @@ use crate::meter::Meter;
 use crate::programs::{KeptPrograms, Program, ProgramJudge, ProgramStep, failure_of};
 use crate::request::ScoreRequest;
 use crate::request_body::RequestBody;
-use crate::response::Scores;
+use crate::response::{ResponseParser, Scores};
 
 /// See the module.
 pub struct RequestQueue {
@@ -39,7 +39,8 @@ pub struct RequestQueue {
     /// Notified when nothing is left after `close`.
     pub gone: Arc<Notify>,
     calls: Mutex<Calls>,
-    bodies: Bodies,
+    /// Bodies of requests, by slot; a single one serves all slots.
+    bodies: Vec<Bodies>,
     programs: KeptPrograms,
 }
 
@@ -77,7 +78,9 @@ impl RequestQueue {
         gone: Arc<Notify>,
         fleet: Arc<Fleet>,
     ) -> Arc<Self> {
-        let bodies = Bodies::new(spec.body.clone(), function);
+        let others = spec.criteria.iter().flat_map(|criteria| &criteria.others).map(|(body, _)| body);
+        let bodies =
+            std::iter::once(&spec.body).chain(others).map(|body| Bodies::new(body.clone(), function)).collect();
         let calls = Mutex::new(Calls::new(fleet));
         Arc::new(Self { spec, limit, timeout, clock, runtime, gone, calls, bodies, programs: KeptPrograms::default() })
     }
@@ -154,20 +157,17 @@ impl RequestQueue {
             }
             let mut report = meter.report();
             frame.set_executor(|| Executor::Endpoint(self.server(server)));
+            let ended = ended.map(|ended| ended.map(|scores| self.cells(scores, &mut report)));
+            frame.report(*call, report);
             match ended {
-                Some(Ok(Scores { cells, report: more, .. })) => {
-                    report.merge(more);
-                    frame.report(*call, report);
-                    frame.complete_many(*call, cells, times);
-                }
+                Some(Ok(cells)) => frame.complete_many(*call, cells, times),
                 Some(Err(Failed { failure, others_up })) => {
-                    frame.report(*call, report);
                     if others_up {
                         frame.others_are_up();
                     }
                     frame.fail(*call, failure, times);
                 }
-                None => frame.report(*call, report),
+                None => {}
             }
         });
     }
@@ -185,7 +185,7 @@ impl RequestQueue {
         // Programs have no prefix in common: each goes where there is room.
         let key = RequestKey { group_size: 1, ..key };
         let begun = self.programs.take(key.own_batch, key.sample).map(Program::Begun);
-        let new = || self.bodies.text(frame_ref, samples).map(Program::New);
+        let new = || self.bodies[0].text(frame_ref, samples).map(Program::New);
         let mut program = begun.or_else(new).ok_or_else(|| broken(NO_TEXTS.to_owned()))?;
         let mut run = None;
         loop {
@@ -209,6 +209,31 @@ impl RequestQueue {
         }
     }
 
+    /// Returns the cells of an answer. Those of a rubric are not this call's: they are reported.
+    fn cells(&self, scores: Scores, report: &mut Report) -> Vec<Cell> {
+        report.merge(scores.report);
+        if self.spec.criteria.is_none() {
+            return scores.cells;
+        }
+        let judgment = |(cell, reason)| {
+            let score = if let Cell::Value(score) = cell { Extra::Number(score) } else { Extra::None };
+            Extra::List(vec![score, Extra::from(reason)])
+        };
+        let reasons = scores.reasons.into_iter().chain(std::iter::repeat(None));
+        let judgments = scores.cells.into_iter().zip(reasons).map(judgment).collect();
+        report.add(0, JUDGMENTS, Extra::List(judgments));
+        vec![Cell::Abstained]
+    }
+
+    /// The bodies and the parser of the requests in a slot.
+    fn question(&self, slot: usize) -> (&Bodies, &ResponseParser) {
+        let others = self.spec.criteria.as_ref().map_or(&[][..], |criteria| &criteria.others);
+        match others.get(slot.wrapping_sub(1)) {
+            Some((_, parser)) => (&self.bodies[slot], parser),
+            None => (&self.bodies[0], &self.spec.parser),
+        }
+    }
+
     /// Returns the server of the last request.
     fn server(&self, sent: &Mutex<Arc<str>>) -> Arc<str> {
         let server = sent.lock().clone();
@@ -218,7 +243,8 @@ impl RequestQueue {
     /// Drops requests whose calls were completed meanwhile, and their bodies; whether anything is
     /// here.
     pub fn drop_abandoned(&self) -> bool {
-        let kept = self.bodies.drop_ended() | self.programs.drop_ended();
+        let busy = self.bodies.iter().filter(|bodies| bodies.drop_ended()).count() > 0;
+        let kept = self.programs.drop_ended() | busy;
         let (tasks, busy) = {
             let calls = self.calls.lock();
             let with_call = |task: &RequestTask| Some((task.call.clone()?, task.stop.clone()));
@@ -239,7 +265,7 @@ impl RequestQueue {
 
     /// Returns whether answers of calls that may be tried again are kept.
     pub fn keeps_repairs(&self) -> bool {
-        self.bodies.keeps_repairs()
+        self.bodies.iter().any(Bodies::keeps_repairs)
     }
 
     /// Snapshots of the calls in flight, for `dump()`,
@@ -276,6 +302,8 @@ impl RequestQueue {
     }
 }
 
+const NO_TEXTS: &str = "internal error: the texts of its request were not captured";
+
 /// A failure that no other attempt mends.
 fn broken(reason: String) -> Failed {
     Failed { failure: Failure::error(reason), others_up: false }
@@ -290,13 +318,14 @@ async fn run_requests(guard: TaskGuard) {
         let meter = Meter::new(&queue.spec.tariff, queue.clock);
         let mut dropped = DroppedUsage { call: Some(&call), meter: &meter };
         let key = call.0.key(call.1, waiting);
+        let (bodies, parser) = queue.question(call.0.slot);
         let second = || call.0.second_request();
         let request = |body| ScoreRequest {
             second: &second,
             server: &server,
-            parser: &queue.spec.parser,
+            parser,
             body,
-            samples: samples.len(),
+            samples: queue.spec.criteria.as_ref().map_or(samples.len(), |criteria| criteria.in_an_answer),
             meter: &meter,
             timeout: queue.timeout,
         };
@@ -304,7 +333,7 @@ async fn run_requests(guard: TaskGuard) {
             if let Some(judge) = &queue.spec.programs {
                 return queue.run_program(judge, &fleet, key, &call, &samples, &request).await;
             }
-            match queue.bodies.body(key, &call.0, &samples) {
+            match bodies.body(key, &call.0, &samples) {
                 Some(body) => fleet.send(key, &request(body), queue.timeout).await,
                 None => Err(broken(NO_TEXTS.to_owned())),
             }
@@ -314,7 +343,7 @@ async fn run_requests(guard: TaskGuard) {
             () = stop.notified() => None,
         };
         if let Some(ended) = &ended {
-            queue.bodies.keep_repair(&call.0, call.1, key, ended.is_ok(), &meter);
+            bodies.keep_repair(&call.0, call.1, key, ended.is_ok(), &meter);
         }
         dropped.call = None;
         queue.complete(guard.task, &call, started_ns, ended, &server, &meter);

@@ -1,6 +1,6 @@
 //! The http lane against the mock judge, over real sockets.
 
-mod compound;
+mod composites;
 mod http2;
 mod limits;
 mod rig;

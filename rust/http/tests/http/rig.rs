@@ -37,6 +37,7 @@ pub fn chat(endpoint: Endpoint) -> HttpFunction {
         parser: ResponseParser::Judge { api: Api::Chat, parser },
         tariff: Tariff::default(),
         programs: None,
+        criteria: None,
     }
 }
 
@@ -51,6 +52,7 @@ pub fn rewards(endpoint: Endpoint) -> HttpFunction {
         parser: ResponseParser::Rewards { path: None },
         tariff: Tariff::default(),
         programs: None,
+        criteria: None,
     }
 }
 
@@ -74,9 +76,7 @@ impl Rig {
         let gather = most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO, across: true });
         let function = Function { gather, policy, ..guerdon_testkit::function("judge", Shape::Sample) };
         let (runtime, clock) = (Handle::current(), Clock::start());
-        let lane = Arc::new(
-            HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)], Vec::new()).unwrap(),
-        );
+        let lane = Arc::new(HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)]).unwrap());
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
         Self { scheduler: Scheduler::start(&runtime, clock, vec![function], lanes), lane }
     }

@@ -1,5 +1,5 @@
-//! Compound calls against the mock judge: each column is completed once, whatever happens to its
-//! requests, and requests are counted one by one.
+//! Composite functions against the mock judge: each column is completed once, whatever happens to
+//! its requests, and requests are counted one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Members, Opinions, Reduce, Reduction};
-use guerdon_core::function::{Function, Policy, Shape};
+use guerdon_core::compose::{ComposeLane, Composite, Criterion, Members, Opinions, Reduce, Reduction};
+use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::report::Extra;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_http::{Compound, CompoundFunction, CompoundSpec, HttpFunction, HttpLane};
+use guerdon_http::{Criteria, HttpFunction, HttpLane, Piece};
 use guerdon_testkit::Texts;
 use guerdon_testkit::judge::{JudgeConfig, Latency};
 use tokio::runtime::Handle;
@@ -21,29 +21,24 @@ use tokio::runtime::Handle;
 use super::rig::{chat, done, endpoint, policy};
 use super::{SECOND, mock, texts};
 
-/// An engine whose functions are the columns of one compound function.
-struct CompoundRig {
+/// An engine with a composite function and its member.
+struct CompositeRig {
     scheduler: Scheduler,
     lane: Arc<HttpLane>,
 }
 
-impl CompoundRig {
-    fn new(kind: Compound, requests: &[HttpFunction], rules: &Policy, columns: usize) -> Self {
-        let members = requests.to_vec();
-        let leads = CompoundSpec::Leads(Box::new(CompoundFunction { kind, members, rules: rules.clone() }));
-        let follows = |column| Some(CompoundSpec::Follows { leader: 0, column });
-        let compounds = std::iter::once(Some(leads)).chain((1..columns).map(follows)).collect();
-        let function = |column: usize| Function {
-            policy: rules.clone(),
-            ..guerdon_testkit::function(&format!("f{column}"), Shape::Sample)
-        };
-        let functions: Vec<Function> = (0..columns).map(function).collect();
+impl CompositeRig {
+    /// An engine of these functions, the last of which sends the requests.
+    fn new(mut functions: Vec<Function>, composites: Vec<Option<Composite>>, request: HttpFunction) -> Self {
         let (runtime, clock) = (Handle::current(), Clock::start());
-        let singles = vec![None; columns];
+        let mut specs = vec![None; functions.len() - 1];
+        specs.push(Some(request));
+        functions.iter_mut().filter(|function| function.member_of.is_none()).for_each(|function| function.lane = 1);
         #[expect(clippy::expect_used, reason = "a rig that can't be set up fails its test")]
-        let lane = HttpLane::new(&runtime, clock, &functions, singles, compounds).expect("endpoints");
+        let lane = HttpLane::new(&runtime, clock, &functions, specs).expect("endpoints");
         let lane = Arc::new(lane);
-        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
+        let compose = ComposeLane::new(clock, composites);
+        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(compose)];
         Self { scheduler: Scheduler::start(&runtime, clock, functions, lanes), lane }
     }
 
@@ -56,21 +51,33 @@ impl CompoundRig {
 }
 
 /// An engine with one function, which asks a judge several times.
-fn votes(votes: usize, reduce: Reduce, request: HttpFunction, rules: Policy) -> CompoundRig {
+fn votes(votes: usize, reduce: Reduce, request: HttpFunction, rules: Policy) -> CompositeRig {
     let rules_of_votes = Reduction { reduce, weights: Vec::new(), needed: votes / 2 + 1, min_agreement: None };
     let composite =
         Composite::Opinions(Opinions { members: Members::Votes { function: 1, votes }, rules: rules_of_votes });
     let plain = guerdon_testkit::function("judge", Shape::Sample);
     let member = Function { member_of: Some(0), policy: rules, ..plain.clone() };
-    let functions = vec![Function { member_calls: votes, lane: 1, ..plain }, member];
-    let (runtime, clock) = (Handle::current(), Clock::start());
-    #[expect(clippy::expect_used, reason = "a rig that can't be set up fails its test")]
-    let lane =
-        HttpLane::new(&runtime, clock, &functions, vec![None, Some(request)], vec![None, None]).expect("endpoints");
-    let lane = Arc::new(lane);
-    let compose = ComposeLane::new(clock, vec![Some(composite), None]);
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(compose)];
-    CompoundRig { scheduler: Scheduler::start(&runtime, clock, functions, lanes), lane }
+    CompositeRig::new(vec![Function { member_calls: votes, ..plain }, member], vec![Some(composite), None], request)
+}
+
+/// An engine with a rubric, whose criteria are these words in a request each.
+fn rubric(criteria: &[&str], request: HttpFunction, rules: &Policy) -> CompositeRig {
+    let columns: Arc<[FunctionId]> = (0..criteria.len()).collect();
+    let criterion = |place| Criterion { function: criteria.len(), columns: columns.clone(), place, in_turn: true };
+    let composites = (0..criteria.len()).map(|place| Some(Composite::Criterion(criterion(place)))).collect();
+    let plain = |name: &str| Function { policy: rules.clone(), ..guerdon_testkit::function(name, Shape::Sample) };
+    let column = |place| Function { member_calls: criterion(place).calls(), ..plain(&format!("f{place}")) };
+    let mut functions: Vec<Function> = (0..criteria.len()).map(column).collect();
+    functions.push(Function { member_of: Some(0), columns: columns.clone(), ..plain("judge") });
+    let of = |word: &&str| {
+        let mut body = request.body.clone();
+        body.pieces.insert(1, Piece::Raw(word.as_bytes().to_vec()));
+        (body, request.parser.clone())
+    };
+    let mut bodies: Vec<_> = criteria.iter().map(of).collect();
+    let (body, parser) = bodies.remove(0);
+    let criteria = Some(Criteria { in_an_answer: 1, others: bodies });
+    CompositeRig::new(functions, composites, HttpFunction { body, parser, criteria, ..request })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,9 +111,7 @@ async fn each_criterion_fills_its_own_column() {
     let judge =
         mock(JudgeConfig { latency: Latency::Uniform(Duration::ZERO, SECOND / 50), ..Default::default() }).await;
     let request = chat(endpoint(&judge, "/v1/chat/completions"));
-    let bad = chat(endpoint(&judge, "/none[[status 400]]"));
-    let members = [request.clone(), bad, request];
-    let rig = CompoundRig::new(Compound::Criteria, &members, &policy(20 * SECOND, 0, 8), 3);
+    let rig = rubric(&["", "[[status 400]]", ""], request, &policy(20 * SECOND, 0, 8));
     let batch = done(rig.submit(&texts(60), None)).await;
     for sample in 0..60 {
         for column in [0, 2] {
@@ -122,7 +127,7 @@ async fn each_criterion_fills_its_own_column() {
 async fn a_batch_that_runs_out_of_time_drops_its_requests() {
     let judge = mock(JudgeConfig::default()).await;
     let request = chat(endpoint(&judge, "/v1/chat/completions"));
-    let rig = CompoundRig::new(Compound::Criteria, &[request.clone(), request], &policy(20 * SECOND, 0, 8), 2);
+    let rig = rubric(&["", ""], request, &policy(20 * SECOND, 0, 8));
     let silent: Vec<String> = (0..20).map(|index| format!("{index} [[silence]]")).collect();
     let batch = done(rig.submit(&silent, Some(3 * SECOND))).await;
     for sample in 0..20 {
