@@ -228,8 +228,8 @@ impl Lane for ComposeLane {
         let swept: Vec<Box<Running>> = {
             let mut running = self.running.lock();
             let Some(running) = running.as_mut() else { return };
-            let of = |(key, one): (&CallKey, &Box<Running>)| (!one.frame.is_open(0)).then_some(*key);
-            let keys: Vec<CallKey> = running.iter().filter_map(of).collect();
+            let of = running.iter().filter(|(_, one)| !one.frame.is_open(0));
+            let keys: Vec<CallKey> = of.map(|(key, _)| *key).collect();
             keys.into_iter().filter_map(|key| running.remove(&key)).collect()
         };
         swept.iter().for_each(|running| self.give_up_open(running));
