@@ -276,7 +276,7 @@ impl RequestQueue {
     }
 }
 
-/// A failure that no other attempt mends.
+/// A failure that is not retried.
 fn broken(reason: String) -> Failed {
     Failed { failure: Failure::error(reason), others_up: false }
 }
