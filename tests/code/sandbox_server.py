@@ -121,7 +121,7 @@ def _decoded(output: bytes) -> str:
 
 
 def answered(nonce: str, value: Any) -> str:
-    """What the process of a call prints for a value."""
+    """The output of a process that made a call, with this value."""
     data = b2a_base64(encode(value, opaque=lambda value: 0), newline=False).decode()
     return f"{nonce} ready\n{nonce} value {data}\n"
 

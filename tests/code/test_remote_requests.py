@@ -1,5 +1,5 @@
-"""The requests of one program in a sandbox elsewhere, without a server: their time, and whose fault an
-end is."""
+"""The requests of one program in a sandbox elsewhere, without a server: their time, and the faults
+that are the program's."""
 
 from __future__ import annotations
 

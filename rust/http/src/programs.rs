@@ -47,7 +47,7 @@ pub enum ProgramStep {
         score: f64,
         report: Report,
     },
-    /// A failure that no other attempt mends.
+    /// A failure that is not retried.
     Failed(String),
 }
 

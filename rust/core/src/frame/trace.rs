@@ -61,22 +61,6 @@ impl Frame {
         }
     }
 
-    /// Reports one of the requests of a call.
-    pub fn trace_request(
-        &self,
-        call: usize,
-        executor: impl FnOnce() -> Executor,
-        attempt: u16,
-        failed: Option<&Failure>,
-        times: Times,
-    ) {
-        if let Some(trace) = &self.trace {
-            let end = failed.map_or(AttemptEnd::of(Status::Ok), AttemptEnd::from);
-            let span = Box::new(CallSpan { attempt, ..self.span(call, end, times) });
-            trace.tracer.record(TraceEvent::Call { executor: executor(), function: self.function, span });
-        }
-    }
-
     fn span(&self, call: usize, end: AttemptEnd<'_>, times: Times) -> CallSpan {
         let (batch, first) = self.of(call).next().map_or((self.batch(), 0), |(slice, one)| (slice.batch(), one.first));
         let short = |why: &str| {

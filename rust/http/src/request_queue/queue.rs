@@ -304,7 +304,7 @@ impl RequestQueue {
 
 const NO_TEXTS: &str = "internal error: the texts of its request were not captured";
 
-/// A failure that no other attempt mends.
+/// A failure that is not retried.
 fn broken(reason: String) -> Failed {
     Failed { failure: Failure::error(reason), others_up: false }
 }

@@ -72,7 +72,7 @@ class OutputJudge(Judge):
     """Judges runs."""
 
     def fault_of(self, run: CaseRun) -> str:
-        """Why a run does not pass its case; "" if it does."""
+        """The fault of a run that does not pass its case; "" for one that does."""
         for again in (False, True):
             try:
                 fault: str = self._ask("fault_of", _WITHIN_S, run)
@@ -95,7 +95,7 @@ class _OutputScorer:
         """Nothing: it started nothing."""
 
     def fault_of(self, case_run: CaseRun) -> str:
-        """Why a run does not pass its case; "" if it does."""
+        """The fault of a run that does not pass its case; "" for one that does."""
         case, run = case_run.case, case_run.run
         calls, most = isinstance(case, CallCase), self._rules.max_output
         # A value is as base64.

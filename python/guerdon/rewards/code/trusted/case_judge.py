@@ -55,13 +55,13 @@ class CaseJudge:
         self._state = state
 
     def printed(self, case: StdinCase, text: str) -> str:
-        """Why this output does not pass the case; "" if it does."""
+        """The fault of an output that does not pass the case; "" for one that does."""
         if self._passed(outputs_match, case.stdout, text, with_input(self._rules, case)):
             return ""
         return f"it printed {shown(text)}, expected {shown(case.stdout)}"
 
     def returned(self, case: CallCase, value: Any) -> str:
-        """Why this value does not pass the case; "" if it does."""
+        """The fault of a value that does not pass the case; "" for one that does."""
         rule = with_input(self._rules, case)
         if any(self._passed(values_match, expected, value, rule) for expected in case.expected):
             return ""

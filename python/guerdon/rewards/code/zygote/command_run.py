@@ -70,7 +70,7 @@ class CommandProgram:
 
 
 def compile_fault(stderr: str, otherwise: str) -> str:
-    """Why a program does not compile, by the messages of its compiler."""
+    """The fault of a program that does not compile, by the messages of its compiler."""
     lines = [line for line in stderr.splitlines() if line.strip()] or [otherwise]
     first = next((line for line in lines if "error" in line), lines[0])
     return f"it does not compile: {first[:300]}"
