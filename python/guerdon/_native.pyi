@@ -746,7 +746,7 @@ class Trouble:
     """The reason."""
 
 @final
-class Stalled:
+class StallReport:
     """Report that no call has ended for so long."""
 
     seconds: Final[float]
@@ -759,7 +759,7 @@ _SupervisorRequest: TypeAlias = (
     | InspectLoop
     | LoopWasBlocked
     | ReadStacks
-    | Stalled
+    | StallReport
     | Trouble
     | list[object]
 )

@@ -19,7 +19,7 @@ from guerdon._native import (
     LoopWasBlocked,
     ReadStack,
     ReadStacks,
-    Stalled,
+    StallReport,
     StartLoop,
     StartThread,
     ThreadAbandoned,
@@ -171,7 +171,7 @@ class ThreadSupervisor:
                     loop.warn_of_past_block(request.function)
             case Trouble():
                 warn(_TROUBLE[request.source].format(place=request.place, why=request.why))
-            case Stalled():
+            case StallReport():
                 if self._on_stall is not None:
                     self._on_stall(request.seconds)
             case list():

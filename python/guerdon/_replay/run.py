@@ -19,7 +19,7 @@ from guerdon._replay.chunks import Chunk, chunks
 from guerdon._replay.diff import Diff
 from guerdon._replay.needs import needs
 from guerdon._replay.output import Output
-from guerdon._replay.scoring import Scorer, Submitted
+from guerdon._replay.scoring import Scorer, SubmittedChunk
 from guerdon._replay.survey import survey
 from guerdon.dispatcher import Dispatcher
 
@@ -77,7 +77,7 @@ class ReplayRun:
         Args:
             progress: Called with the number of samples that were done since the last time.
         """
-        in_flight: deque[Submitted] = deque()
+        in_flight: deque[SubmittedChunk] = deque()
         waiting = 0
         try:
             for chunk in self._chunks():
@@ -153,7 +153,7 @@ class ReplayRun:
             if len(self.incomplete) < _EXAMPLES:
                 self.incomplete.append({"run": run, "rank": rank, "batch": batch, "group": group, "samples": samples})
 
-    def _finish(self, in_flight: deque[Submitted]) -> int:
+    def _finish(self, in_flight: deque[SubmittedChunk]) -> int:
         """Wait for the oldest chunk, write and compare it; returns its samples."""
         submitted = in_flight.popleft()
         outcomes, result = submitted.result()

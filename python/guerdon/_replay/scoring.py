@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from guerdon._replay.needs import Needs
     from guerdon.results import RewardBatch
 
-__all__ = ["Outcomes", "Scorer", "Submitted"]
+__all__ = ["Outcomes", "Scorer", "SubmittedChunk"]
 
 _NOT_OURS: Final = ("journal", "trace", "metrics_port", "watchdog")
 """Options of a dispatcher that would write or serve something."""
@@ -44,7 +44,7 @@ class Outcomes:
 
 
 @dataclass
-class Submitted:
+class SubmittedChunk:
     """A chunk that is being scored; `pending` is None where no function can be called on it."""
 
     chunk: Chunk
@@ -90,17 +90,17 @@ class Scorer:
         """Returns whether a function sees whole batches."""
         return any(spec.shape == "batch" for spec in self.specs)
 
-    def submit(self, chunk: Chunk, needs: Needs) -> Submitted:
+    def submit(self, chunk: Chunk, needs: Needs) -> SubmittedChunk:
         """Start scoring a chunk."""
         dispatcher = self._dispatcher(whole=chunk.whole)
         if dispatcher is None:
-            return Submitted(chunk, None)
+            return SubmittedChunk(chunk, None)
         there = {name: chunk.values(name) for name in needs.texts if name == "completion" or chunk.has(name)}
         called = {"prompt": "prompts", "completion": "completions"}
         arguments: dict[str, Any] = {called.get(name, name): values for name, values in there.items()}
         if "completion" not in needs.texts:
             arguments["completions"] = [""] * len(chunk)
-        return Submitted(chunk, dispatcher.submit(num_generations=chunk.size, **arguments))
+        return SubmittedChunk(chunk, dispatcher.submit(num_generations=chunk.size, **arguments))
 
     def close(self) -> None:
         for dispatcher in self._dispatchers.values():

@@ -71,7 +71,7 @@ def _content_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
     return 0
 
 
-class _Refused(ValueError):
+class _JsonError(ValueError):
     pass
 
 
@@ -85,7 +85,7 @@ def read_json(body: bytes | bytearray) -> dict[str, Any]:
         found = json.loads(body, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
     except RecursionError:
         raise RequestError(400, "the body is nested too deeply.") from None
-    except _Refused as error:
+    except _JsonError as error:
         raise RequestError(400, str(error)) from None
     except ValueError as error:  # also for bytes that are not text
         raise RequestError(400, f"the body is no JSON: {error}.") from None
@@ -117,16 +117,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _Refused(f"the name {twice!a:.80} is there twice in one object.")
+        raise _JsonError(f"the name {twice!a:.80} is there twice in one object.")
     return made
 
 
 def _float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
-        raise _Refused(f"the number {digits:.40} is beyond a float: send null, or leave it out.")
+        raise _JsonError(f"the number {digits:.40} is beyond a float: send null, or leave it out.")
     return value
 
 
 def _constant(name: str) -> NoReturn:
-    raise _Refused(f"{name} is no JSON: send null, or leave it out.")
+    raise _JsonError(f"{name} is no JSON: send null, or leave it out.")

@@ -20,7 +20,7 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt, one_line
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
-from guerdon.profile.subject import Case, Listed, Subject
+from guerdon.profile.subject import Case, ListedSpec, Subject
 from guerdon.results.status import Status
 
 __all__ = ["JudgeFacts", "check_judge", "longer"]
@@ -121,7 +121,7 @@ class NoAnswerError(Exception):
 
 
 def _dispatcher(unit: Sequence[FunctionSpec], max_cost: float | None) -> Dispatcher:
-    return Dispatcher([Listed(spec) for spec in unit], max_failure_rate=1.0, max_cost=max_cost)
+    return Dispatcher([ListedSpec(spec) for spec in unit], max_failure_rate=1.0, max_cost=max_cost)
 
 
 def _first_scores(dispatcher: Dispatcher, leader: FunctionSpec, batch: dict[str, Any]) -> Any:

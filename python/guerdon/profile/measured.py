@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["AT_ONCE", "AsyncMeasured", "AtOnce", "Measured", "nothing"]
+__all__ = ["AT_ONCE", "AsyncMeasuredFunction", "AtOnce", "MeasuredFunction", "nothing"]
 
 AT_ONCE = 4
 """Calls that `AtOnce` runs side by side."""
@@ -24,7 +24,7 @@ AT_ONCE = 4
 _REMEMBERED_S = 0.002
 
 
-class Measured:
+class MeasuredFunction:
     """Runs `item`, any sync reward function or `StatefulReward`, and appends to the file `path`."""
 
     def __init__(self, item: Any, path: str) -> None:
@@ -90,7 +90,7 @@ class Measured:
                 os.close(file)
 
 
-class AsyncMeasured(Measured):
+class AsyncMeasuredFunction(MeasuredFunction):
     """The same for async functions, which are awaited here."""
 
     async def __call__(self, *values: Any, **keywords: Any) -> Any:
@@ -101,7 +101,7 @@ class AsyncMeasured(Measured):
         return await self(*values, **keywords)
 
 
-class AtOnce(AsyncMeasured):
+class AtOnce(AsyncMeasuredFunction):
     """Scores a call by how it shares its event loop.
 
     The score is the time of `AT_ONCE` calls at once as a share of their time one after another. It

@@ -2,7 +2,7 @@
 hangs, crashes or fails.
 
 - Times are of calls that no measuring disturbs; CPU, lock and memory come from a second run of some
-  of the rows (`Measured`).
+  of the rows (`MeasuredFunction`).
 - After a few hangs, or at the subject's deadline, what was not run yet stays unmeasured, and is
   counted.
 """
@@ -26,8 +26,8 @@ import numpy as np
 from guerdon._functions.build import spec_of
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
-from guerdon.profile.measured import AT_ONCE, AsyncMeasured, AtOnce, Measured, nothing
-from guerdon.profile.subject import Case, Listed, OutOfTime, Score, Subject
+from guerdon.profile.measured import AT_ONCE, AsyncMeasuredFunction, AtOnce, MeasuredFunction, nothing
+from guerdon.profile.subject import Case, ListedSpec, OutOfTime, Score, Subject
 from guerdon.results.status import Status
 
 __all__ = ["Measurement", "empty_worker_bytes", "measure"]
@@ -116,7 +116,7 @@ def measure(subject: Subject, cases: Sequence[Case], empty_bytes: int = 0) -> Me
         _time(found, subject, cases)
         return found
     with _notes_file() as notes:
-        measured = (AsyncMeasured if spec.is_async else Measured)(spec.item, notes)
+        measured = (AsyncMeasuredFunction if spec.is_async else MeasuredFunction)(spec.item, notes)
         with _watched(subject, measured) as watched:
             _score(watched, subject, cases[: max(_size(subject), _FIRST_ROWS)])
             _read_notes(found, notes)
@@ -144,7 +144,7 @@ def empty_worker_bytes() -> int:
 
     found = Measurement("sample")
     with _notes_file() as notes, Subject(reward(nothing), [{"completion": ""}], timeout=60.0) as subject:
-        with _watched(subject, Measured(nothing, notes)) as watched:
+        with _watched(subject, MeasuredFunction(nothing, notes)) as watched:
             _score(watched, subject, subject.samples())
         _read_notes(found, notes)
     return found.worker_bytes
@@ -152,7 +152,7 @@ def empty_worker_bytes() -> int:
 
 @contextmanager
 def _notes_file() -> Iterator[str]:
-    """The path of a file in a temporary folder of its own, for the notes of `Measured`.
+    """The path of a file in a temporary folder of its own, for the notes of `MeasuredFunction`.
 
     A signal at any moment leaves no folder behind: unlike with `tempfile.TemporaryDirectory`, its
     removal is arranged before it is made.
@@ -165,12 +165,12 @@ def _notes_file() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _watched(subject: Subject, target: Measured, longer: float = 1.0) -> Dispatcher:
+def _watched(subject: Subject, target: MeasuredFunction, longer: float = 1.0) -> Dispatcher:
     """The function in one worker, with `target` in its place; its timeout is `longer` times as
     long."""
     spec = spec_of(subject.dispatcher_item())
     policy = replace(spec.policy, timeout=longer * spec.policy.timeout)
-    item = Listed(replace(spec, target=target, finish=None, is_async=subject.spec.is_async, policy=policy))
+    item = ListedSpec(replace(spec, target=target, finish=None, is_async=subject.spec.is_async, policy=policy))
     return Dispatcher([item], workers=1, max_failure_rate=1.0)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_HANGS",
     "Case",
-    "Listed",
+    "ListedSpec",
     "OutOfTime",
     "Row",
     "Score",
@@ -69,7 +69,7 @@ class OutOfTime(GuerdonError):
         self.scores = scores
 
 
-class Listed:
+class ListedSpec:
     """A decorated function that `Dispatcher` takes, which is nothing but a spec."""
 
     __guerdon_decorated__ = True
@@ -279,7 +279,7 @@ class Subject:
         """The function as it is audited: in a worker process, without retries, gates and caches."""
         if self.spec.is_engine_made:
             policy = replace(self.spec.policy, on_failure="nan", max_failure_rate=1.0)
-            return Listed(replace(self.spec, run_if=None, cache=None, pure=False, policy=policy))
+            return ListedSpec(replace(self.spec, run_if=None, cache=None, pure=False, policy=policy))
         given = self.function.options if isinstance(self.function, RewardFunction) else Options()
         options = replace(
             given,

@@ -68,7 +68,8 @@ mod _native {
     use crate::lanes::loop_queue::{Beat, OverdueCall, OverdueCalls, PyLoopQueue};
     #[pymodule_export]
     use crate::lanes::supervisor::{
-        InspectLoop, LoopWasBlocked, ReadStack, ReadStacks, Stalled, StartLoop, StartThread, ThreadAbandoned, Trouble,
+        InspectLoop, LoopWasBlocked, ReadStack, ReadStacks, StallReport, StartLoop, StartThread, ThreadAbandoned,
+        Trouble,
     };
     #[pymodule_export]
     use crate::lanes::thread_frame::PyThreadFrame;

@@ -105,7 +105,7 @@ impl Shown {
 }
 
 /// Facts about a function from its configuration.
-struct Known {
+struct FunctionFacts {
     name: String,
     lane: &'static str,
     pure: bool,
@@ -115,7 +115,7 @@ struct Known {
 /// See the module.
 struct EngineView {
     shown: Weak<Shown>,
-    functions: Vec<Known>,
+    functions: Vec<FunctionFacts>,
     config: MonitorConfig,
 }
 
@@ -270,7 +270,7 @@ impl Monitor {
         if config.address.is_some() {
             tallies.count();
         }
-        let known = |one: &FunctionSettings| Known {
+        let known = |one: &FunctionSettings| FunctionFacts {
             name: one.function.name.to_string(),
             lane: one.lane.word,
             pure: one.function.pure,

@@ -47,12 +47,12 @@ pub(crate) struct ApiKey {
     /// Written by `read`; none before a function was asked.
     current: RwLock<Option<Arc<CurrentKey>>>,
     /// Held while the key is read, with the last failure: all who waited meanwhile get it.
-    reading: tokio::sync::Mutex<Option<(Instant, Unchanged)>>,
+    reading: tokio::sync::Mutex<Option<(Instant, NoOtherKey)>>,
 }
 
 /// Reason why the key is the same as before.
 #[derive(Clone, Debug)]
-pub(crate) enum Unchanged {
+pub(crate) enum NoOtherKey {
     /// Its source still has the one that was refused, or has none.
     Same,
     /// The function that gives the key failed.
@@ -114,14 +114,17 @@ impl ApiKey {
     }
 
     /// The key of requests that are sent now: another than the one that a server `refused`.
-    pub async fn other_than(self: &Arc<Self>, refused: Option<&Arc<CurrentKey>>) -> Result<Arc<CurrentKey>, Unchanged> {
+    pub async fn other_than(
+        self: &Arc<Self>,
+        refused: Option<&Arc<CurrentKey>>,
+    ) -> Result<Arc<CurrentKey>, NoOtherKey> {
         if let Some(other) = self.current_but(refused) {
             return Ok(other);
         }
         let (this, refused, asked) = (self.clone(), refused.cloned(), Instant::now());
         // A separate task reads it: the key that one request asked for serves the next.
         let read = tokio::spawn(async move { this.read_again(refused.as_ref(), asked).await });
-        read.await.unwrap_or(Err(Unchanged::Same))
+        read.await.unwrap_or(Err(NoOtherKey::Same))
     }
 
     fn current_but(&self, refused: Option<&Arc<CurrentKey>>) -> Option<Arc<CurrentKey>> {
@@ -133,7 +136,7 @@ impl ApiKey {
         &self,
         refused: Option<&Arc<CurrentKey>>,
         asked: Instant,
-    ) -> Result<Arc<CurrentKey>, Unchanged> {
+    ) -> Result<Arc<CurrentKey>, NoOtherKey> {
         let mut last = self.reading.lock().await;
         if let Some(other) = self.current_but(refused) {
             return Ok(other);
@@ -144,7 +147,7 @@ impl ApiKey {
             return Err(why.clone());
         }
         let read = tokio::time::timeout(WITHIN, self.read(refused)).await;
-        let late = || Err(Unchanged::Failed(format!("it has returned no key within {} s", WITHIN.as_secs())));
+        let late = || Err(NoOtherKey::Failed(format!("it has returned no key within {} s", WITHIN.as_secs())));
         let read = read.unwrap_or_else(|_| late());
         match &read {
             Ok(renewed) => *self.current.write() = Some(renewed.clone()),
@@ -153,7 +156,7 @@ impl ApiKey {
         read
     }
 
-    async fn read(&self, refused: Option<&Arc<CurrentKey>>) -> Result<Arc<CurrentKey>, Unchanged> {
+    async fn read(&self, refused: Option<&Arc<CurrentKey>>) -> Result<Arc<CurrentKey>, NoOtherKey> {
         let key = match &self.source {
             KeySource::Text(_) => None,
             KeySource::File(_, path) => {
@@ -164,16 +167,16 @@ impl ApiKey {
                 let (answer, answered) = oneshot::channel();
                 ask(answer);
                 let answered = answered.await.unwrap_or_else(|_| Err("its thread has ended".to_owned()));
-                Some(answered.map_err(|why| Unchanged::Failed(self.redact(&why)))?)
+                Some(answered.map_err(|why| NoOtherKey::Failed(self.redact(&why)))?)
             }
         };
         let is_other = |key: &String| refused.is_none_or(|refused| refused.key != *key);
-        let key = key.filter(is_other).ok_or(Unchanged::Same)?;
+        let key = key.filter(is_other).ok_or(NoOtherKey::Same)?;
         let earlier = self.current().map(|current| current.redactors.clone()).unwrap_or_default();
         let renewed = CurrentKey::new(&key, &self.headers, earlier);
         renewed.map(Arc::new).map_err(|error| match &self.source {
-            KeySource::Function(_) => Unchanged::Failed(error.to_string()),
-            _ => Unchanged::Same,
+            KeySource::Function(_) => NoOtherKey::Failed(error.to_string()),
+            _ => NoOtherKey::Same,
         })
     }
 }
@@ -230,11 +233,11 @@ mod tests {
         let (one, two) = tokio::join!(hung.other_than(None), hung.other_than(None));
         assert_eq!(started.elapsed(), WITHIN, "both wait for one call");
         for why in [one.err(), two.err()] {
-            assert!(matches!(&why, Some(Unchanged::Failed(why)) if why.contains("within 30 s")), "{why:?}");
+            assert!(matches!(&why, Some(NoOtherKey::Failed(why)) if why.contains("within 30 s")), "{why:?}");
         }
         let fails = key_of(|_, answer| answer.send(Err("ValueError: no login".to_owned())).unwrap());
         let why = fails.other_than(None).await.err();
-        assert!(matches!(&why, Some(Unchanged::Failed(why)) if why == "ValueError: no login"), "{why:?}");
+        assert!(matches!(&why, Some(NoOtherKey::Failed(why)) if why == "ValueError: no login"), "{why:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ pub enum TransportError {
 }
 
 /// A connection, and its protocol.
-pub struct Connected {
+pub struct OpenConnection {
     pub io: Box<dyn Io>,
     pub http2: bool,
 }
@@ -158,7 +158,7 @@ impl Connector {
     }
 
     /// Makes a connection, with a permit.
-    pub async fn connect(&self, _permit: Option<SemaphorePermit<'_>>) -> Result<Connected, ConnectError> {
+    pub async fn connect(&self, _permit: Option<SemaphorePermit<'_>>) -> Result<OpenConnection, ConnectError> {
         let made = async {
             match &self.route {
                 Route::Direct(direct) => call(direct, &self.uri).await,
@@ -179,7 +179,7 @@ fn place_of(proxy: &Uri) -> String {
     port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-async fn call<C>(connector: &C, uri: &Uri) -> Result<Connected, BoxError>
+async fn call<C>(connector: &C, uri: &Uri) -> Result<OpenConnection, BoxError>
 where
     C: Service<Uri, Error = BoxError> + Clone,
     C::Response: Connection + Io + 'static,
@@ -187,7 +187,7 @@ where
     let mut connector = connector.clone();
     std::future::poll_fn(|context| connector.poll_ready(context)).await?;
     let io = connector.call(uri.clone()).await?;
-    Ok(Connected { http2: io.connected().is_negotiated_h2(), io: Box::new(io) })
+    Ok(OpenConnection { http2: io.connected().is_negotiated_h2(), io: Box::new(io) })
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use serde_json::value::RawValue;
 
-use crate::api_key::Unchanged;
+use crate::api_key::NoOtherKey;
 use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
 use crate::fleet::SendError;
@@ -113,10 +113,10 @@ impl SendError {
     }
 
     /// The request has no key to go with.
-    pub fn without_key(why: Unchanged) -> Self {
+    pub fn without_key(why: NoOtherKey) -> Self {
         let why = match why {
-            Unchanged::Failed(why) => why,
-            Unchanged::Same => "it has returned none".to_owned(),
+            NoOtherKey::Failed(why) => why,
+            NoOtherKey::Same => "it has returned none".to_owned(),
         };
         let failure = Failure::new(FailureKind::Error, format!("no key from the function in api_key=: {why}"));
         Self { failure, unsent: false }

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::answer_stream::{AnswerStream, StreamEnd};
-use crate::api_key::Unchanged;
+use crate::api_key::NoOtherKey;
 use crate::connector::TransportError;
 use crate::dialect::sandbox::{self, NoRun, SandboxRun};
 use crate::endpoint::Endpoint;
@@ -68,7 +68,7 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
             let asked = Instant::now();
             let used = match (key.other_than(refused.as_ref()).await, ended) {
                 (Ok(other), _) => other,
-                (Err(Unchanged::Same), Some(ended)) => return ended,
+                (Err(NoOtherKey::Same), Some(ended)) => return ended,
                 (Err(why), _) => return Err(SendError::without_key(why)),
             };
             waited += asked.elapsed();
@@ -78,7 +78,7 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
             }
             (refused, ended) = (Some(used), Some(sent));
         }
-        ended.unwrap_or_else(|| Err(SendError::without_key(Unchanged::Same)))
+        ended.unwrap_or_else(|| Err(SendError::without_key(NoOtherKey::Same)))
     }
 
     fn second(&self) -> Option<HedgePermit> {

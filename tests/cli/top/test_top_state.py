@@ -81,10 +81,10 @@ def test_invalid_state_is_a_value_error(answer: bytes) -> None:
 
 
 def test_functions_of_one_name_are_added_up() -> None:
-    from guerdon.cli.top.board import Seen
+    from guerdon.cli.top.board import SeenProgram
 
     ranks = [read(json.dumps(state(pid, rank=pid)).encode(), pid) for pid in (1, 2, 3)]
-    live = [Seen(ranks[0], ""), Seen(ranks[1], "no answer for 9 s"), Seen(ranks[2], "ended")]
+    live = [SeenProgram(ranks[0], ""), SeenProgram(ranks[1], "no answer for 9 s"), SeenProgram(ranks[2], "ended")]
     correct, helpful = merged(live, "functions", "name", "lane")
     assert (correct["name"], correct["rate"], correct["in_flight"]) == ("correct", 105.0, 18)
     assert correct["counts"] == {"ok": 2000, "timeout": 6, "error": 2}
@@ -107,10 +107,10 @@ def test_functions_of_one_name_are_added_up() -> None:
 def test_functions_and_endpoints_of_each_program_are_apart(
     processes: list[tuple[int, int | None, str]], programs: list[str]
 ) -> None:
-    from guerdon.cli.top.board import Seen
+    from guerdon.cli.top.board import SeenProgram
 
     states = [read(json.dumps(state(pid, rank=rank, program=path)).encode(), pid) for pid, rank, path in processes]
-    seen = [Seen(each, "") for each in states]
+    seen = [SeenProgram(each, "") for each in states]
     found, shown = merged(seen, "functions", "name", "lane"), merged(seen, "endpoints", "function", "url")
     stream = StringIO()
     assert [(one["program"], one["name"]) for one in found[::2]] == [(program, "correct") for program in programs]
@@ -133,11 +133,11 @@ def test_a_call_stands_at_the_users_line() -> None:
 
 
 def test_a_process_that_ended_or_does_not_answer_has_one_line() -> None:
-    from guerdon.cli.top.board import Seen
+    from guerdon.cli.top.board import SeenProgram
     from guerdon.cli.top.layout import print_once
 
-    def one(pid: int, condition: str) -> Seen:
-        return Seen(read(json.dumps(state(pid, rank=0)).encode(), pid), condition)
+    def one(pid: int, condition: str) -> SeenProgram:
+        return SeenProgram(read(json.dumps(state(pid, rank=0)).encode(), pid), condition)
 
     seen = [
         one(11, "ended"),

@@ -18,7 +18,7 @@ from typing import Any, Final
 from guerdon.cli.top.sockets import AnswerError, ask, find_sockets
 from guerdon.cli.top.state import State, parsed, read
 
-__all__ = ["Board", "Seen"]
+__all__ = ["Board", "SeenProgram"]
 
 _STALE_S: Final = 3.0
 _SHOWN_ENDED_S: Final = 10.0
@@ -26,7 +26,7 @@ _COUNTED_S: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenProgram:
     """A dispatcher as it was last seen: `condition` is "", "ended", or for how long it has not
     answered."""
 
@@ -57,7 +57,7 @@ class Board:
         self.pid = pid
         self._entries: dict[Path, _Entry] = {}
 
-    def seen(self, interval: float = 1.0) -> list[Seen]:
+    def seen(self, interval: float = 1.0) -> list[SeenProgram]:
         """All that answered, by rank and process."""
         now = time.monotonic()
         found = []
@@ -65,7 +65,7 @@ class Board:
             if entry.state is not None:
                 age = now - entry.at
                 silent = f"no answer for {age:.0f} s" if age > _STALE_S + interval else ""
-                found.append(Seen(entry.state, silent if entry.ended_at is None else "ended"))
+                found.append(SeenProgram(entry.state, silent if entry.ended_at is None else "ended"))
         return sorted(found, key=lambda one: (one.state["rank"] or 0, one.state["pid"]))
 
     def look(self) -> None:

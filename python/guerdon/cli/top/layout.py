@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.segment import SegmentLines
 from rich.text import Text
 
-from guerdon.cli.top.board import Seen
+from guerdon.cli.top.board import SeenProgram
 from guerdon.cli.top.state import State
 from guerdon.cli.top.tables import calls_table, endpoints_table, functions_table, merged, seconds
 
@@ -40,12 +40,12 @@ class View:
     whole_stack: bool = False
 
 
-def visible_calls(seen: Sequence[Seen]) -> list[State]:
+def visible_calls(seen: Sequence[SeenProgram]) -> list[State]:
     """Calls in flight, the oldest first."""
     return sorted((call for state in _live(seen) for call in state["in_flight"]), key=lambda call: -call["seconds"])
 
 
-def frame(seen: Sequence[Seen], view: View, width: int, height: int, nothing: str) -> Group:
+def frame(seen: Sequence[SeenProgram], view: View, width: int, height: int, nothing: str) -> Group:
     """Returns a screen of this size; `nothing` is said where nothing was seen."""
     lines = _Lines(width, height - 1)
     lines.add(_title(seen), 1)
@@ -60,7 +60,7 @@ def frame(seen: Sequence[Seen], view: View, width: int, height: int, nothing: st
     return Group(*lines.all, *[Text("")] * lines.room, _line(_KEYS if width >= len(_KEYS) else "q j/k Enter", "dim"))
 
 
-def print_once(stream: TextIO, seen: Sequence[Seen], width: int) -> None:
+def print_once(stream: TextIO, seen: Sequence[SeenProgram], width: int) -> None:
     """Print everything once, for people, pipes and scripts."""
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
     console.print(_title(seen), *_tables(seen, width), sep="\n")
@@ -102,11 +102,11 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _live(seen: Sequence[Seen]) -> list[State]:
+def _live(seen: Sequence[SeenProgram]) -> list[State]:
     return [one.state for one in seen if one.condition != "ended"]
 
 
-def _tables(seen: Sequence[Seen], width: int) -> Iterator[RenderableType]:
+def _tables(seen: Sequence[SeenProgram], width: int) -> Iterator[RenderableType]:
     for line in _silent(seen):
         yield _line(line, "red")
     if functions := merged(seen, "functions", "name", "lane"):
@@ -116,7 +116,7 @@ def _tables(seen: Sequence[Seen], width: int) -> Iterator[RenderableType]:
     yield _workers(seen)
 
 
-def _silent(seen: Sequence[Seen]) -> list[str]:
+def _silent(seen: Sequence[SeenProgram]) -> list[str]:
     """Returns a line for each process that has ended or does not answer; one whose former
     dispatcher ended, and whose next one answers, has none."""
     live = {state["pid"] for state in _live(seen)}
@@ -129,7 +129,7 @@ def _silent(seen: Sequence[Seen]) -> list[str]:
     return list(found.values())
 
 
-def _add_tables(lines: _Lines, seen: Sequence[Seen], calls: Sequence[State], chosen: State | None) -> None:
+def _add_tables(lines: _Lines, seen: Sequence[SeenProgram], calls: Sequence[State], chosen: State | None) -> None:
     below = (1 + min(len(calls), _LEAST_CALLS) if calls else 0) + (_LEAST_STACK if chosen else 0)
     for one in _tables(seen, lines.width):
         lines.add(one, max(2, lines.room - below))
@@ -153,7 +153,7 @@ def _head(call: State) -> str:
     return f"{of}: {seconds(call['seconds'])}{phase}{where} (process {call['pid']})"
 
 
-def _title(seen: Sequence[Seen]) -> Text:
+def _title(seen: Sequence[SeenProgram]) -> Text:
     live = _live(seen)
     what = f"{len(live)} dispatchers"
     if len(live) == 1:
@@ -170,7 +170,7 @@ def _title(seen: Sequence[Seen]) -> Text:
     return _line("  ".join(parts), "bold")
 
 
-def _workers(seen: Sequence[Seen]) -> Text:
+def _workers(seen: Sequence[SeenProgram]) -> Text:
     live = _live(seen)
     workers = [worker for state in live for worker in state["workers"]]
     busy = sum(bool(worker["function"]) for worker in workers)

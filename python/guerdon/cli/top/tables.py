@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from guerdon.cli.top.board import Seen
+from guerdon.cli.top.board import SeenProgram
 from guerdon.cli.top.state import State, failed
 
 __all__ = ["calls_table", "endpoints_table", "functions_table", "merged", "seconds"]
@@ -145,7 +145,7 @@ def _table(
     return made
 
 
-def merged(seen: Sequence[Seen], kind: str, *names: str) -> list[State]:
+def merged(seen: Sequence[SeenProgram], kind: str, *names: str) -> list[State]:
     """The rows of this kind of all dispatchers that go on. The ranks of a program have rows that
     agree in `names`: these become one row."""
     found: dict[tuple[str, ...], State] = {}
@@ -169,7 +169,7 @@ def _joined(name: str, one: Any, other: Any) -> Any:
     return one if isinstance(one, str) else one + other
 
 
-def _programs(seen: Sequence[Seen]) -> list[tuple[State, str]]:
+def _programs(seen: Sequence[SeenProgram]) -> list[tuple[State, str]]:
     """Each dispatcher that goes on with the name of its program.
 
     The ranks of a run are one program. Two processes with one rank are of two runs of the script,

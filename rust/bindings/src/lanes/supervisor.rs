@@ -67,7 +67,7 @@ pub struct Trouble {
 
 /// Report that no call has ended for `seconds` seconds.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct Stalled {
+pub struct StallReport {
     seconds: f64,
 }
 
@@ -93,7 +93,7 @@ pub enum PySupervisorRequest {
     InspectLoop(InspectLoop),
     LoopWasBlocked(LoopWasBlocked),
     Trouble(Trouble),
-    Stalled(Stalled),
+    Stall(StallReport),
     /// Values to let go.
     Values(Py<PyList>),
 }
@@ -128,7 +128,7 @@ impl PySupervisorRequest {
             Request::LoopWasBlocked { index, generation, function } => {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }
-            Request::Stalled { stalled, .. } => Self::Stalled(Stalled { seconds: stalled.as_secs_f64() }),
+            Request::Stalled { stalled, .. } => Self::Stall(StallReport { seconds: stalled.as_secs_f64() }),
             Request::Trouble { source, place, why } => Self::Trouble(Trouble { source: source.word(), place, why }),
         }))
     }

@@ -23,7 +23,7 @@ use crate::values::text::Note;
 use crate::values::whole_batch::WholeBatchPayload;
 
 /// One column as it was read under the GIL.
-enum Read {
+enum ColumnTexts {
     Strings(Vec<Option<Note>>),
     Json(Vec<Option<String>>),
 }
@@ -51,7 +51,7 @@ impl JournalTexts {
 
     /// One column of these samples; none for a column that the batch lacks, and of samples that
     /// never came to an open batch.
-    fn column(&self, py: Python<'_>, column: Option<&Column>, samples: &[u32]) -> PyResult<Read> {
+    fn column(&self, py: Python<'_>, column: Option<&Column>, samples: &[u32]) -> PyResult<ColumnTexts> {
         let value = |sample: &u32| match column {
             Some(Column::Const(value)) => Ok(value.bind(py).clone()),
             Some(Column::List(list)) if (*sample as usize) < list.bind(py).len() => {
@@ -71,13 +71,13 @@ impl JournalTexts {
             }
         }
         if notes.len() == samples.len() {
-            return Ok(Read::Strings(notes));
+            return Ok(ColumnTexts::Strings(notes));
         }
         let values = samples.iter().map(value).collect::<PyResult<Vec<_>>>()?;
-        self.encode.bind(py).call1((PyList::new(py, values)?,))?.extract().map(Read::Json)
+        self.encode.bind(py).call1((PyList::new(py, values)?,))?.extract().map(ColumnTexts::Json)
     }
 
-    fn columns(&self, py: Python<'_>, payload: &SharedPayload, samples: &[u32]) -> PyResult<Vec<Read>> {
+    fn columns(&self, py: Python<'_>, payload: &SharedPayload, samples: &[u32]) -> PyResult<Vec<ColumnTexts>> {
         let values = payload.as_any();
         if let Some(whole) = values.downcast_ref::<WholeBatchPayload>() {
             let columns = whole.journal().0.iter();
@@ -108,9 +108,9 @@ impl JournalTexts {
 impl TextSource for JournalTexts {
     fn read(&self, payload: &SharedPayload, samples: &[u32]) -> Option<Vec<TextColumn>> {
         let read = self.attached(|py| self.columns(py, payload, samples))?;
-        let texts = |read: Read| match read {
-            Read::Json(values) => TextColumn { kind: Kind::Json, values },
-            Read::Strings(notes) => {
+        let texts = |read: ColumnTexts| match read {
+            ColumnTexts::Json(values) => TextColumn { kind: Kind::Json, values },
+            ColumnTexts::Strings(notes) => {
                 let text = |note: Note| {
                     // The bytes lie where `payload` noted them, and it keeps them alive.
                     let raw: RawText<'_> = note.raw();

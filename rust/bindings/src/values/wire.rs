@@ -31,7 +31,7 @@ const BLOCK_BYTES: usize = 64 * 1024;
 pub struct WireValues {
     width: usize,
     texts: Vec<(usize, Arc<Texts>)>,
-    pickled: Vec<(Vec<usize>, Arc<Pickled>)>,
+    pickled: Vec<(Vec<usize>, Arc<PickledColumns>)>,
     constants: Option<(Vec<usize>, Arc<Constants>)>,
     /// The modules that unpickling them imports.
     modules: Modules,
@@ -51,7 +51,7 @@ struct Constants {
 }
 
 /// Columns pickled together.
-struct Pickled {
+struct PickledColumns {
     modules: Modules,
     /// First sample of each block.
     starts: Vec<usize>,
@@ -59,7 +59,7 @@ struct Pickled {
     samples: usize,
 }
 
-impl Pickled {
+impl PickledColumns {
     fn place(&self, sample: usize) -> (usize, usize) {
         let block = self.starts.partition_point(|start| *start <= sample).saturating_sub(1);
         (block, sample - self.starts[block])
@@ -227,7 +227,7 @@ pub struct WireCapture<'a, 'py> {
     texts: Vec<Option<Option<Arc<Texts>>>>,
     /// Calls that get a column, by column: columns that the same calls get are pickled together.
     users: Vec<Vec<usize>>,
-    pickled: BTreeMap<Vec<usize>, Arc<Pickled>>,
+    pickled: BTreeMap<Vec<usize>, Arc<PickledColumns>>,
     constants: BTreeMap<Vec<usize>, Arc<Constants>>,
     /// The most samples pickled together.
     block: usize,
@@ -324,7 +324,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
 
     /// These columns pickled together, in blocks; a block that came out too large makes the next
     /// ones smaller.
-    fn pickled(&mut self, columns: Vec<usize>) -> PyResult<Arc<Pickled>> {
+    fn pickled(&mut self, columns: Vec<usize>) -> PyResult<Arc<PickledColumns>> {
         if let Some(known) = self.pickled.get(&columns) {
             return Ok(known.clone());
         }
@@ -351,7 +351,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             blobs.extend(pickles);
             at = end;
         }
-        let pickled = Arc::new(Pickled { modules, starts, blobs, samples: self.samples });
+        let pickled = Arc::new(PickledColumns { modules, starts, blobs, samples: self.samples });
         self.pickled.insert(columns, pickled.clone());
         Ok(pickled)
     }

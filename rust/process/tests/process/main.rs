@@ -200,24 +200,6 @@ fn a_function_that_ends_whoever_loads_it_fails_alone() {
     rig.close();
 }
 
-/// Workers load the function by themselves, and one crashes while another loader is tried.
-#[test]
-fn a_loader_that_hangs_delays_neither_reaps_nor_forks() {
-    let rig = Rig::new(vec![spec("work").of("fatal_to_loaders")]);
-    assert_eq!(statuses(&rig.score(&gives(20)), 0), [Status::Ok; 20]);
-    std::thread::sleep(Duration::from_secs(11)); // the time after which another loader is tried
-    for _ in 0..2 {
-        let start = Instant::now();
-        let mut texts = gives(20);
-        texts[3] = "exit 3".to_owned();
-        let batch = rig.score(&texts);
-        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-        assert_eq!(reason(&batch, 3, 0), "the worker process exited with status 3");
-        assert_eq!(statuses(&batch, 0).iter().filter(|status| **status == Status::Ok).count(), 19);
-    }
-    rig.close();
-}
-
 #[test]
 fn a_crash_in_c_names_the_python_location() {
     let rig = Rig::new(vec![spec("work")]);

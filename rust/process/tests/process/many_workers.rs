@@ -1,4 +1,5 @@
-//! More workers than one loader forks for: several loaders, storms of crashes, a loader that dies.
+//! More workers than one loader forks for: several loaders, storms of crashes, loaders that die or
+//! hang.
 #![expect(clippy::unwrap_used, reason = "a process that can't be killed fails its test")]
 
 use std::collections::BTreeSet;
@@ -101,5 +102,24 @@ fn calls_that_kill_their_loader_cost_no_other_its_value() {
         }
     }
     expect_all(&rig);
+    rig.close();
+}
+
+/// Workers load the function by themselves, and one crashes while another loader is tried.
+#[test]
+fn a_loader_that_hangs_delays_neither_reaps_nor_forks() {
+    let rig = Rig::new(vec![spec("work").of("fatal_to_loaders")]);
+    let texts = vec!["give 1"; 20];
+    assert_eq!(statuses(&rig.score(&texts), 0), [Status::Ok; 20]);
+    std::thread::sleep(Duration::from_secs(11)); // the time after which another loader is tried
+    for _ in 0..2 {
+        let start = Instant::now();
+        let mut texts = texts.clone();
+        texts[3] = "exit 3";
+        let batch = rig.score(&texts);
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        assert_eq!(reason(&batch, 3, 0), "the worker process exited with status 3");
+        assert_eq!(statuses(&batch, 0).iter().filter(|status| **status == Status::Ok).count(), 19);
+    }
     rig.close();
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::journal::config::{JournalConfig, JournalSources};
 use crate::journal::part::PartNames;
 use crate::journal::rows::Constants;
-use crate::journal::shared::{AtEnd, CompleteGroups, Counts, Shared};
+use crate::journal::shared::{AtEnd, CompleteGroups, Counts, WriterState};
 use crate::journal::writer::Writer;
 
 /// About what a row takes while it waits, in its batch.
@@ -25,7 +25,7 @@ const BYTES_OF_ROW: usize = 128;
 const THREAD: &str = "guerdon journal";
 
 pub struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
     /// Disconnected by the writer's end.
     ended: Mutex<Receiver<()>>,
     reads_texts: bool,
@@ -39,7 +39,7 @@ impl Journal {
         let (ending, ended) = channel();
         let constants = Constants::new(&config, &sources);
         let JournalConfig { folder, run, rank, texts, dispatcher, rotate, .. } = config;
-        let shared = Arc::new(Shared::new(sources.on_trouble));
+        let shared = Arc::new(WriterState::new(sources.on_trouble));
         let names = PartNames::new(folder, &run, rank);
         let writer = Writer::new(shared.clone(), sources.texts, names, texts, dispatcher, rotate, constants);
         let end = AtEnd { shared: shared.clone(), _ending: ending };

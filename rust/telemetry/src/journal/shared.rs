@@ -34,7 +34,7 @@ pub(crate) struct CompleteGroups {
 }
 
 /// State that the writer's thread shares with the others.
-pub(crate) struct Shared {
+pub(crate) struct WriterState {
     pub queue: Queue<CompleteGroups>,
     pub problems: ProblemReports,
     /// Rows and bytes on disk, and rows that the disk did not take. Written by the writer.
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     text_bytes: AtomicU64,
 }
 
-impl Shared {
+impl WriterState {
     pub(crate) fn new(on_trouble: ProblemListener) -> Self {
         Self {
             queue: Queue::new(Bounds { rows: MOST_ROWS, bytes: MOST_BYTES }),
@@ -78,7 +78,7 @@ impl Shared {
 
 /// Says that the writer has ended, however it did.
 pub(crate) struct AtEnd {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<WriterState>,
     /// Gone with it, which its receiver sees.
     pub _ending: Sender<()>,
 }

@@ -22,7 +22,7 @@ use crate::journal::part::{OwnedStream, PartNames, Stream};
 use crate::journal::problems::Problem;
 use crate::journal::recovery::streams;
 use crate::journal::rows::{Constants, Rows, samples_of};
-use crate::journal::shared::{CompleteGroups, Shared};
+use crate::journal::shared::{CompleteGroups, WriterState};
 use crate::journal::texts::{Kind, TextColumn, TextSource};
 
 /// Time that rows gather before they are written: a message of few rows is mostly header.
@@ -37,7 +37,7 @@ const BYTES_AT_ONCE: usize = 32 << 20;
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
     source: Option<Arc<dyn TextSource>>,
     names: PartNames,
     /// Names of texts and chosen columns, with their kinds in the part that is being written.
@@ -58,7 +58,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<WriterState>,
         source: Option<Arc<dyn TextSource>>,
         names: PartNames,
         texts: Vec<String>,
