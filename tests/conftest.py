@@ -49,6 +49,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     recorder.pytest_configure(config)
     reruns.pytest_configure(config)
+    gc.disable()  # importing and collecting leave next to no garbage
+
+
+def pytest_collection_finish() -> None:
+    """Keeps modules and tests out of the garbage collections of the run: each took 400 ms."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -169,7 +169,8 @@ def test_a_total_timeout_ends_the_calls_of_members() -> None:
         assert result.status.reshape(2, -1).tolist() == [[Status.TIMEOUT] * 4, [Status.OK] * 4]
         assert [failure.reason for failure in result.failures()] == ["total timeout"] * 4
         until = time.monotonic() + 60
-        while {call.function for call in dispatcher.dump()} - {"thread/odd"}:  # a thread can't be ended
+        # A thread can't be ended.
+        while {call.function for call in dispatcher.dump()} - {"thread/odd"}:
             assert time.monotonic() < until
             time.sleep(0.05)
         LET_GO.set()

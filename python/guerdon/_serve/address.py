@@ -70,7 +70,7 @@ def _bound(family: int, address: str, port: int) -> socket.socket:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6)):
             one.setsockopt(socket.IPPROTO_TCP, option, value)
-        # An answer is a head and a body: else the body waits 40 ms for the client to acknowledge the head.
+        # The body of an answer would wait for the client to acknowledge its head: 40 ms.
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
