@@ -165,6 +165,7 @@ def test_the_ends_of_a_member_on_any_lane(lane: str, tmp_path: Path) -> None:
 def test_a_total_timeout_ends_the_calls_of_members() -> None:
     panels = [panel([made(lane, timeout=None), four()], total_timeout=8, name=lane) for lane in LANES]
     with Dispatcher(panels, workers=4, max_failure_rate=1.0) as dispatcher:
+        dispatcher.score(completions=["6"])  # starts up
         result = dispatcher.score(completions=["hang", "6"])
         assert result.status.reshape(2, -1).tolist() == [[Status.TIMEOUT] * 4, [Status.OK] * 4]
         assert [failure.reason for failure in result.failures()] == ["total timeout"] * 4
