@@ -174,7 +174,7 @@ def test_the_sample_that_ends_its_worker_or_hangs_is_found() -> None:
         assert {failure.attempts for failure in crashed.values()} == {3}
         good = [sample for sample in range(8) if sample not in crashed]
         assert [result.rewards[sample, 0, 0] for sample in good] == [float(len(completions[sample])) for sample in good]
-    with Dispatcher([reward(ends, batch_size=2, timeout=5, grace=0)], workers=2, max_failure_rate=1.0) as made:
+    with Dispatcher([reward(ends, batch_size=2, timeout=2, grace=0)], workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=["a", "hang", "bb"])
         assert result.status.ravel().tolist() == [Status.OK, Status.TIMEOUT, Status.OK]
         assert [failure.attempts for failure in result.failures()] == [2]
@@ -196,7 +196,7 @@ def test_a_thread_and_a_loop_leave_only_the_sample_that_hangs() -> None:
             await asyncio.sleep(200)
         return [1.0] * len(completions)
 
-    options: Any = {"batch_size": 2, "timeout": 3, "grace": 0.1}
+    options: Any = {"batch_size": 2, "timeout": 2, "grace": 0.1}
     functions = [reward(stuck, lane="thread", **options), reward(sleeps, **options)]
     try:
         with Dispatcher(functions, max_failure_rate=1.0) as made:

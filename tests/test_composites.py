@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +134,15 @@ def test_the_ends_of_a_member_on_any_lane(lane: str, tmp_path: Path) -> None:
         panel([made(lane), four()], name="lenient", reduce="mean", min_members=1),
         made(lane, name="votes", votes=3),
     ]
-    for function in functions:
-        completions = [f"busy:{tmp_path / function.spec.name}" if name == "busy" else name for name in acts]
-        which = [function.spec.name for function in functions].index(function.spec.name)
-        with Dispatcher([function], workers=4, max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=completions)
+    with ExitStack() as stack:
+        pending = []
+        for function in functions:
+            completions = [f"busy:{tmp_path / function.spec.name}" if name == "busy" else name for name in acts]
+            dispatcher = stack.enter_context(Dispatcher([function], workers=4, max_failure_rate=1.0))
+            pending.append(dispatcher.submit(completions=completions))
+        results = [one.result() for one in pending]
+        LET_GO.set()
+    for which, result in enumerate(results):
         reasons = {failure.sample: failure.reason for failure in result.failures()}
         for sample, (name, ends) in enumerate(acts.items()):
             found, status, expected = result.rewards[sample, 0, 0], result.status[sample, 0, 0], ends[which]
@@ -157,18 +162,19 @@ def test_the_ends_of_a_member_on_any_lane(lane: str, tmp_path: Path) -> None:
             assert result.extra["votes/length"][list(acts).index("fields")] == [6, 6]
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_a_total_timeout_ends_the_calls_of_members(lane: str) -> None:
-    odd = made(lane, timeout=None)
-    with Dispatcher([panel([odd, four()], total_timeout=8)], workers=2, max_failure_rate=1.0) as dispatcher:
+def test_a_total_timeout_ends_the_calls_of_members() -> None:
+    panels = [panel([made(lane, timeout=None), four()], total_timeout=8, name=lane) for lane in LANES]
+    with Dispatcher(panels, workers=4, max_failure_rate=1.0) as dispatcher:
+        dispatcher.score(completions=["6"])  # starts up
         result = dispatcher.score(completions=["hang", "6"])
-        assert result.status.ravel().tolist() == [Status.TIMEOUT, Status.OK]
-        assert result.failures()[0].reason == "total timeout"
-        if lane != "thread":  # a thread can't be ended
-            until = time.monotonic() + 60
-            while dispatcher.dump() and time.monotonic() < until:
-                time.sleep(0.05)
-            assert not list(dispatcher.dump())
+        assert result.status.reshape(2, -1).tolist() == [[Status.TIMEOUT] * 4, [Status.OK] * 4]
+        assert [failure.reason for failure in result.failures()] == ["total timeout"] * 4
+        until = time.monotonic() + 60
+        # A thread can't be ended.
+        while {call.function for call in dispatcher.dump()} - {"thread/odd"}:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        LET_GO.set()
 
 
 @pytest.mark.parametrize("lane", ["process", "asyncio"])

@@ -7,17 +7,17 @@ a key share its limit, with the same numbers. Its file is in `folder`, under a h
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from guerdon._system.units import number
 from guerdon.errors import GuerdonError, RegistrationError, with_known_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Limit", "RetryAfter"]
 
@@ -161,6 +161,10 @@ def folder() -> Path:
 
     ``GUERDON_LIMITS_DIR`` names another, the same for all processes that share limits.
     """
+    # Workers load this module with each function that names a limit, and need no folder.
+    import tempfile
+    from pathlib import Path
+
     given = os.environ.get(FOLDER)
     if given:
         return Path(given)
@@ -183,6 +187,8 @@ def native(limit: Limit | None, lane: str, concurrency: int | None = None) -> di
         return None
     key = None
     if shared is not None:
+        import hashlib
+
         name = hashlib.sha256(shared.encode("utf-8", "surrogatepass")).hexdigest()[:32] + f".{_LAYOUT}"
         key = (shared, bytes(folder() / name))
     return {

@@ -74,12 +74,12 @@ def test_a_setup_that_fails_comes_with_its_traceback() -> None:
 
 def test_timeouts_and_deaths_are_those_of_the_node() -> None:
     both = [functions.sometimes_hangs, functions.sometimes_dies]
-    texts = ["hang", "die", "a", "b"] * 4
+    texts = ["hang", "die", "a", "b"] * 2
     with Clustered(both, InMemoryCluster(1, 1), max_failure_rate=1) as dispatcher:
-        batch = dispatcher.score(prompts=["p"] * 16, completions=texts, num_generations=4)
+        batch = dispatcher.score(prompts=["p"] * 8, completions=texts, num_generations=4)
         status = batch.status.reshape(-1, 2)
-        assert [Status(one) for one in status[:, 0]] == [Status.TIMEOUT, Status.OK, Status.OK, Status.OK] * 4
-        assert [Status(one) for one in status[:, 1]] == [Status.OK, Status.CRASHED, Status.OK, Status.OK] * 4
+        assert [Status(one) for one in status[:, 0]] == [Status.TIMEOUT, Status.OK, Status.OK, Status.OK] * 2
+        assert [Status(one) for one in status[:, 1]] == [Status.OK, Status.CRASHED, Status.OK, Status.OK] * 2
         reasons = [one.reason for one in batch.failures() if one.function == "sometimes_dies"]
         assert all("exited with status 3 on node '" in reason and "before that on '" in reason for reason in reasons), (
             reasons
@@ -102,7 +102,7 @@ def test_a_dump_names_the_node_of_a_call_and_shows_where_it_stands() -> None:
         pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "a"], num_generations=2)
         _first_call(dispatcher, stands="time.sleep(60)")  # not in what comes before the call
         dump = dispatcher.dump()
-        pending.result(timeout=60)
+        pending.cancel()
     assert [(call.function, call.worker) for call in dump] == [("sometimes_hangs", "node a")]
     assert f'File "{functions.__file__}", line ' in (dump[0].stack or ""), dump
     assert "in 'node a' (process)" in str(dump)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Limit, StatefulReward, Status, group_reward, http_reward, reward
+from guerdon import Limit, Status, http_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon.profile import Case, Score, measurement
 from guerdon.profile.advice import advise
@@ -27,43 +27,20 @@ from guerdon.profile.stand_in import CLOCKS
 from guerdon.profile.subject import Subject
 from tests.clock import one_of_three
 from tests.http.server import serving
+from tests.profile.functions import (
+    Loaded,
+    awaits,
+    blocks,
+    of_a_batch,
+    ranks,
+    remembers,
+    sleeps,
+    spins,
+    waits_and_blocks,
+)
 from tests.profile.measuring import measured
 
 ROWS = [{"prompt": str(row), "completion": "x" * (row % 7)} for row in range(24)]
-
-
-def spins(completion: str) -> float:
-    end = time.perf_counter() + 0.01
-    while time.perf_counter() < end:
-        pass
-    return 1.0
-
-
-def sleeps(completion: str) -> float:
-    time.sleep(0.01)
-    return 1.0
-
-
-async def awaits(completion: str) -> float:
-    await asyncio.sleep(0.01)
-    return 1.0
-
-
-KNOWN: dict[str, float] = {}
-
-
-async def remembers(completion: str) -> float:
-    if completion not in KNOWN:
-        KNOWN[completion] = await awaits(completion)
-    return KNOWN[completion]
-
-
-async def blocks(completion: str) -> float:
-    return spins(completion)
-
-
-async def waits_and_blocks(completion: str) -> float:
-    return sleeps(completion)
 
 
 @pytest.mark.parametrize(
@@ -126,30 +103,11 @@ def _check_call(function: object, computes: bool, lane: str) -> None:
     assert advise(spec, found, times["p99_s"]).lane == lane
 
 
-class Loaded(StatefulReward):
-    def setup(self) -> None:
-        self.table = bytearray(60_000_000)
-
-    def score(self, completion: str) -> float:
-        return float(len(self.table))
-
-
 def test_a_stateful_reward_and_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "_MOST_REPEATS", 16)  # its calls are short
     found = measured(reward(Loaded()), ROWS, memory_limit=500_000_000)
     assert found.worker_bytes > 60_000_000
     assert not found.failures
-
-
-@group_reward
-def ranks(completions: list[str]) -> list[float]:
-    time.sleep(0.002)
-    return [float(len(each)) for each in completions]
-
-
-def of_a_batch(completions: list[str], **columns: object) -> list[float]:
-    time.sleep(0.002)
-    return [1.0] * len(completions)
 
 
 def test_groups_and_batches() -> None:

@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import pytest
 
-from guerdon import DataError, group_reward, reward
+from guerdon import DataError
 from guerdon.profile import Subject, audit, measurement, profile
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import Check
+from tests.profile.functions import by_the_clock, empties, of_texts, shared_state, sizes, sound, sound_batch
 
 INSPECTED = {"clock", "threads", "arguments"}
 NUMBERS = [*range(40, 48)]
 TEXTS = [str(number) for number in NUMBERS]
 BYTES = [str(number).encode() for number in NUMBERS]
-RUNNING: list[Any] = []
-
-
-@reward
-def sound(completion: Any) -> float:
-    return float(int(completion) % 7)
-
-
-@reward
-def by_the_clock(completion: Any) -> float:
-    return float(time.time() // 86400)
-
-
-@reward(lane="thread")
-def shared_state(completion: Any) -> float:
-    RUNNING.append(threading.get_ident())
-    time.sleep(0.002)
-    others = len(RUNNING)
-    RUNNING.pop()
-    return float(others)
-
-
-def sound_batch(completions: list[Any], **columns: Any) -> list[float]:
-    return [float(int(completion) % 7) for completion in completions]
-
-
-def empties(completions: list[Any], **columns: Any) -> list[float]:
-    values = [float(int(completion)) for completion in completions]
-    completions.clear()
-    return values
-
-
-@reward
-def of_texts(text: str) -> float:
-    return float(len(text))
 
 
 def rows(completions: list[Any]) -> list[dict[str, Any]]:
@@ -86,11 +50,6 @@ def test_a_profile_leaves_no_check_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_function_of_texts_says_what_it_needs() -> None:
     with pytest.raises(DataError, match="an int; `text` needs a str or a list of messages"):
         audit(of_texts, rows(NUMBERS), checks=inspecting())
-
-
-@group_reward
-def sizes(completions: list[str]) -> list[float]:
-    return [float(len(completions))] * len(completions)
 
 
 def test_rows_without_a_completion_are_left_out_and_counted() -> None:

@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from guerdon import Status, group_reward, reward
+from guerdon import Status, reward
 from guerdon.profile import Case, Subject
+from tests.profile.functions import exact, fragile, hash_of, plain, size
 
 ROWS = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 18)]
-
-
-@reward
-def exact(completion: str, answer: str) -> float:
-    return float(completion == answer)
-
-
-@reward(retries=3)
-def fragile(completion: str) -> float:
-    if completion == "hang":
-        time.sleep(60)
-    if completion == "crash":
-        os._exit(3)
-    if completion == "raise":
-        raise ValueError("cannot read it")
-    return 1.0
-
-
-def plain(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
-    if "hang" in completions:
-        time.sleep(60)
-    return [float(completion == right) for completion, right in zip(completions, answer, strict=True)]
-
-
-@reward(lane="thread")
-def hash_of(completion: str) -> float:
-    return float(hash(completion) % 1000)
-
-
-@group_reward
-def size(completions: list[str]) -> list[float]:
-    return [float(len(completions))] * len(completions)
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
     sees="nothing of guerdon in its files; `timeout` without a stack if it then hangs",
 )
 def test_nothing_is_written_to_files_that_a_function_opened(tmp_path: Path) -> None:
-    function = reward(stuck_functions.stand, timeout=10.0, grace=0.1, max_failure_rate=1.0)
+    function = reward(stuck_functions.stand, timeout=6.0, grace=0.1, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         pending = dispatcher.submit(completions=[f"files:{tmp_path}"])
         _until(dispatcher, lambda dump: (tmp_path / "done").exists())

@@ -66,10 +66,12 @@ def _bound(family: int, address: str, port: int) -> socket.socket:
     one = socket.socket(family, socket.SOCK_STREAM)
     try:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted connections inherit it: a machine that dies in mid-request sends no end.
+        # Accepted connections inherit these. A machine that dies in mid-request sends no end.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6)):
             one.setsockopt(socket.IPPROTO_TCP, option, value)
+        # The body of an answer would wait for the client to acknowledge its head: 40 ms.
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         one.bind((address, port))
