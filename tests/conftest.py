@@ -51,6 +51,15 @@ def pytest_configure(config: pytest.Config) -> None:
     reruns.pytest_configure(config)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begins with the long tests, which are marked with a timeout, where several processes run.
+
+    A process that began one of them last would run alone at the end.
+    """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 def pytest_collection_finish() -> None:
     """Takes imported modules out of later collections of garbage.
 
