@@ -13,7 +13,7 @@ from typing import Any
 
 
 class _Unmarked:
-    """Decorators that leave the function as it is: marks and fixtures."""
+    """Decorators that leave the function as it is, and cases of tests."""
 
     def __getattr__(self, name: str) -> _Unmarked:
         return self
@@ -23,9 +23,9 @@ class _Unmarked:
 
 
 class _Pytest(ModuleType):
-    """Marks and fixtures; all else is pytest's own, imported on first use."""
+    """Marks, fixtures and cases; all else is pytest's own, imported on first use."""
 
-    mark = fixture = _Unmarked()
+    mark = fixture = param = _Unmarked()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
