@@ -64,6 +64,15 @@ def _freeze() -> None:
     gc.freeze()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begins with the long tests, which are marked with a timeout, where several processes run.
+
+    A process that began one of them last would run alone at the end.
+    """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keeps the tests of a file in one process that share what is dear to make, two ranks that
@@ -89,11 +98,10 @@ def _shares_fixtures(path: Path) -> bool:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _nothing_beyond_a_module() -> Iterator[None]:
-    """Other modules check that no process is left behind."""
+def _frozen_imports() -> Iterator[None]:
+    """Excludes what a module imported when it ran, a trainer for example."""
     imported = len(sys.modules)
     yield
-    warm_programs.stop()
     if len(sys.modules) > imported + 200:
         _freeze()
 

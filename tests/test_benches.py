@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from benches.training.__main__ import table
 from benches.training.bounds import bound, trained_at
+from tests import warm_programs
 from tests.shared_data import shared_file
 
 ROOT = Path(__file__).parents[1]
@@ -96,21 +98,16 @@ def test_the_table_says_what_each_mode_saved() -> None:
     assert "generation 3.000 s, training 3.000 s, rewards 4.000 s" in lines[-1]
 
 
-def test_a_run(tmp_path: Path) -> None:
+def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("trl")
-    shared = shared_file("gsm8k_train.jsonl").parents[1]
+    env = {**os.environ, "GUERDON_SHARED": str(shared_file("gsm8k_train.jsonl").parents[1])}
     out = tmp_path / "runs.jsonl"
     options = "--runs 1 --steps 2 --learning-steps 1 --scale 2000 --modes both"
-    command = [sys.executable, "-m", "benches.training", *options.split()]
-    done = subprocess.run(
-        [*command, "--out", str(out)],
-        cwd=ROOT,
-        env={**os.environ, "GUERDON_SHARED": str(shared)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "| both |" in done.stdout
+    monkeypatch.setattr(sys, "argv", ["benches.training", *options.split(), "--out", str(out)])
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: warm_programs.run(command[1:], ROOT, env))
+    runpy.run_path(str(ROOT / "benches/training/__main__.py"), run_name="__main__")
+    shown = capsys.readouterr()
+    assert "| both |" in shown.out, shown.err
     measured = json.loads(out.read_text())
     assert len(measured["steps_s"]) == len(measured["rewards"]) == len(measured["batches"]) == 2
     assert len(measured["learned"]) == 1

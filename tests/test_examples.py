@@ -62,7 +62,7 @@ def test_math_verify_rowwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plain", [[], pytest.param(["--plain"], marks=pytest.mark.whole)], ids=["dispatcher", "plain"])
 def test_code_grpo(plain: list[str], tmp_path: Path) -> None:
     pytest.importorskip("trl")
-    out = run("code_grpo.py", tmp_path, "--steps=2", *plain)
+    out = run("code_grpo.py", tmp_path, "--steps=2", *plain, trains=True)
     assert out.count("share of right programs") == 2
 
 
@@ -70,7 +70,7 @@ def test_code_grpo(plain: list[str], tmp_path: Path) -> None:
 def test_gpu_grpo_runs_without_one(tmp_path: Path) -> None:
     """Only that it runs: on a GPU with vLLM it was not tried."""
     pytest.importorskip("trl")
-    out = run("gpu_grpo.py", tmp_path, "--cpu", "--steps=2", "--batch=8", "--tokens=4")
+    out = run("gpu_grpo.py", tmp_path, "--cpu", "--steps=2", "--batch=8", "--tokens=4", trains=True)
     assert "one_step" in out
     assert "waiting for rewards" in out
 
@@ -78,7 +78,7 @@ def test_gpu_grpo_runs_without_one(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_multi_turn_game(tmp_path: Path) -> None:
     pytest.importorskip("trl")
-    lines = run("multi_turn_game.py", tmp_path, "--steps=2").strip().splitlines()
+    lines = run("multi_turn_game.py", tmp_path, "--steps=2", trains=True).strip().splitlines()
     assert lines[0].split() == ["step", "near", "calls", "of", "the", "tool", "seconds", "a", "call"]
     steps = [[float(number) for number in line.split()] for line in lines[1:]]
     assert [step for step, *_ in steps] == [1.0, 2.0]

@@ -1,7 +1,7 @@
 """Wrong programs from right ones: one operator, constant, return or bound changed at a time.
 
-Some are right all the same; `passing` runs them with their tests in a plain interpreter to find
-which, as a reference that shares nothing with the package.
+Some are right all the same; `wrong` runs them with their tests in a plain interpreter to find
+which are not, as a reference that shares nothing with the package.
 """
 
 from __future__ import annotations
@@ -80,18 +80,20 @@ def _changes(node: ast.AST) -> Iterator[Any]:
         yield lambda target: setattr(target, "test", ast.UnaryOp(ast.Not(), target.test))
 
 
-def passing(programs: list[str], test: str, entry_point: str) -> list[bool]:
-    """Returns for each program if it passes its tests, in a fork of a plain interpreter."""
-    given = json.dumps([programs, test, entry_point])
+def wrong(problems: list[tuple[list[str], str, str]], count: int) -> list[list[str]]:
+    """Returns the first `count` programs of each problem that fail, by forks of an interpreter.
+
+    Args:
+        problems: The programs, the text of the tests and the name of the function of each.
+    """
+    given = json.dumps([problems, count])
     ended = subprocess.run([sys.executable, "-c", _REFERENCE], input=given, capture_output=True, text=True, check=True)
     return json.loads(ended.stdout)  # type: ignore[no-any-return]
 
 
 _REFERENCE = """
 import json, os, resource, sys
-programs, test, entry_point = json.load(sys.stdin)
-found = []
-for program in programs:
+def passes(program, test, entry_point):
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -106,6 +108,12 @@ for program in programs:
         except BaseException:
             pass
         os._exit(status)
-    found.append(os.waitpid(pid, 0)[1] == 0)
+    return os.waitpid(pid, 0)[1] == 0
+problems, count = json.load(sys.stdin)
+found = [[] for _ in problems]
+for (programs, *tests), wrong in zip(problems, found):
+    for program in programs:
+        if len(wrong) < count and not passes(program, *tests):
+            wrong.append(program)
 print(json.dumps(found))
 """

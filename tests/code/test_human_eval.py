@@ -12,7 +12,7 @@ import random
 import pytest
 
 from guerdon import Dispatcher, code_reward
-from tests.code.mutants import mutants, passing
+from tests.code.mutants import mutants, wrong
 from tests.code.programs import YES
 from tests.shared_data import shared_file
 
@@ -56,19 +56,16 @@ def test_objects_that_equal_everything_score_zero() -> None:
 @pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.whole)])
 def test_mutants_score_zero(count: int) -> None:
     """Some of each problem; benches/README.md has the figures for more."""
-    rows, programs, names = [], [], []
     order = random.Random(0)
-    for row in problems():
+    problem_rows, changed = problems(), []
+    for row in problem_rows:
         made = mutants(row["prompt"] + row["canonical_solution"], row["entry_point"])
         order.shuffle(made)
-        made = made[: 4 * count]
-        wrong = [
-            one for one, passes in zip(made, passing(made, row["test"], row["entry_point"]), strict=True) if not passes
-        ]
-        assert len(wrong) >= count, row["task_id"]
-        for one in wrong[:count]:
-            rows.append(row)
-            programs.append(one)
-            names.append(row["task_id"])
+        changed.append((made[: 4 * count], row["test"], row["entry_point"]))
+    rows, programs = [], []
+    for row, failed in zip(problem_rows, wrong(changed, count), strict=True):
+        assert len(failed) == count, row["task_id"]
+        rows += [row] * count
+        programs += failed
     found = scores(rows, programs, timeout=5.0)
-    assert [name for name, score in zip(names, found, strict=True) if score != 0.0] == []
+    assert [row["task_id"] for row, score in zip(rows, found, strict=True) if score != 0.0] == []

@@ -16,7 +16,7 @@ Image = pytest.importorskip("PIL.Image")
 @pytest.mark.timeout(600)
 def test_reward_rises(tmp_path: Path) -> None:
     """Row 22 of docs/internals/promises.md."""
-    out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "40", "--seed", "1")
+    out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "40", "--seed", "1", trains=True)
     printed = re.search(r"mean reward +(\d\.\d+) in the first 4 steps, (\d\.\d+) in the last 4", out)
     assert printed is not None, out
     first, last = map(float, printed.groups())
@@ -31,5 +31,5 @@ def test_reward_rises(tmp_path: Path) -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(600)
 def test_the_same_without_guerdon(tmp_path: Path) -> None:
-    out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "2", "--serial")
+    out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "2", "--serial", trains=True)
     assert re.search(r"in rewards +\d+\.\d s TRL alone", out), out

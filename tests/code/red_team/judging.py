@@ -78,10 +78,11 @@ def judge_all() -> tuple[list[Found], list[Found]]:
 def _batches() -> Iterator[tuple[str, list[tuple[Program, Style]], dict[str, Any]]]:
     """Rows that one reward judges."""
     rows = tried()
-    yield "cases", [row for row in rows if row[1] != "check" and not row[0].hangs], {"timeout": TIMEOUT_S}
-    yield "check", [row for row in rows if row[1] == "check"], {"timeout": TIMEOUT_S, "check": "check"}
-    # So short a time is none for an honest program on a busy machine: it is not judged by it.
-    yield "hanging", [row for row in rows if row[0].hangs], {"timeout": SHORT_S}
+    for kind, options in (("cases", {}), ("check", {"check": "check"})):
+        of_kind = [row for row in rows if (row[1] == "check") == (kind == "check")]
+        yield kind, [row for row in of_kind if not row[0].hangs], {"timeout": TIMEOUT_S, **options}
+        # So short a time is none for an honest program on a busy machine: it is not judged by it.
+        yield f"{kind}_hanging", [row for row in of_kind if row[0].hangs], {"timeout": SHORT_S, **options}
 
 
 @contextlib.contextmanager

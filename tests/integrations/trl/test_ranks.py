@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("trl")
 
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.torchrun import run_ranks
+from tests.integrations.trl.torchrun import run_warm_ranks
 
 pytestmark = pytest.mark.timeout(600)  # two processes import all that training needs
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)  # two processes import all that training 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One launch wrote here: runs that work, and runs that fail, with which it ends."""
     made = tmp_path_factory.mktemp("ranks")
-    done = run_ranks(made, "tests.integrations.trl.two_ranks")
+    done = run_warm_ranks(made, "tests.integrations.trl.two_ranks")
     assert done.returncode != 0
     assert len(list(made.glob("always?.json"))) == 2, done.stderr[-4000:]
     return made

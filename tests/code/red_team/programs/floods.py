@@ -159,7 +159,7 @@ def add(a, b): return 1 << 60_000_000
         after="(" * 5000 + "1" + ")" * 5000,
     ),
     *forgeries(
-        "\n=== large_constant: has a constant that compiling makes large\n",
+        "\n=== large_constant: has a constant that compiling makes large\n#: hangs\n",
         styles=("stdin", "calls"),
         after="x = " + "1" * 5_000_000,
     ),

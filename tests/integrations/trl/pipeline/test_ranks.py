@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 from tests.integrations.trl import reward_functions
 from tests.integrations.trl.pipeline.two_ranks import RUNS
 from tests.integrations.trl.tiny_trainer import without_times
-from tests.integrations.trl.torchrun import run_ranks
+from tests.integrations.trl.torchrun import run_warm_ranks
 
 pytestmark = pytest.mark.timeout(1100)  # two processes import all that training needs
 
@@ -25,7 +25,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
     monkeypatch = pytest.MonkeyPatch()
     folder = tmp_path_factory.mktemp("ranks")
     monkeypatch.setenv("GUERDON_TEST_FOLDER", str(folder))
-    done = run_ranks(folder, "tests.integrations.trl.pipeline.two_ranks", timeout=1000)
+    done = run_warm_ranks(folder, "tests.integrations.trl.pipeline.two_ranks")
     assert done.returncode == 0, done.stderr[-4000:]
     reports = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
     for rank, report in enumerate(reports):

@@ -1,4 +1,4 @@
-"""One rank of a distributed run with pipelines; started by torchrun from the tests."""
+"""One rank of a distributed run with pipelines; started from the tests, by torchrun's agent."""
 
 from __future__ import annotations
 
