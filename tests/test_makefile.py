@@ -78,7 +78,10 @@ def test_an_environment_whose_pip_is_half_written_is_removed(size: int, stays: b
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=100)
     (packages,) = venv.glob("lib/python*/site-packages")
-    for name, text in {"pip/__init__.py": "#" * size, "pip-1.dist-info/RECORD": "pip/__init__.py,sha256=x,10\n"}.items():
+    for name, text in {
+        "pip/__init__.py": "#" * size,
+        "pip-1.dist-info/RECORD": "pip/__init__.py,sha256=x,10\n",
+    }.items():
         (packages / name).parent.mkdir()
         (packages / name).write_text(text)
     version = "{}.{}".format(*sys.version_info)
