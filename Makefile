@@ -156,8 +156,8 @@ wheel: check-cargo ## the wheel that ships for the Python of .venv, into dist
 .PHONY: wheels
 wheels: PROFILE := release
 wheels: check-cargo $(VENV)/.installer ## those for CPython 3.11 to 3.15 on x86-64 and aarch64, and the source distribution, into dist: an hour (PYTHONS=, ARCHES=: some)
-	BIN=$(BIN) TARGET=$(EXTENSION_TARGET) scripts/build-wheels dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/maturin sdist --out dist
+	BIN=$(BIN) TARGET=$(EXTENSION_TARGET) scripts/build-wheels dist || $(FAILED)
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/maturin sdist --out dist || $(FAILED)
 
 .PHONY: check-wheels
 check-wheels: $(VENV)/.installer ## the wheels in dist as people meet them (PARTS="bullseye arm64": on other Debians too, with mmdebstrap)

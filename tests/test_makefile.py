@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,25 @@ def test_an_environment_that_cannot_be_used_is_removed(venv: str, says: str | No
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "venv").exists() is (says is None)
     assert (says or "") in ended.stdout
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="make refuses this Python")
+@pytest.mark.parametrize(("size", "stays"), [(10, True), (9, False)])
+def test_an_environment_whose_pip_is_half_written_is_removed(size: int, stays: bool, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=100)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    for name, text in {
+        "pip/__init__.py": "#" * size,
+        "pip-1.dist-info/RECORD": "pip/__init__.py,sha256=x,10\n",
+    }.items():
+        (packages / name).parent.mkdir()
+        (packages / name).write_text(text)
+    version = "{}.{}".format(*sys.version_info)
+    ended = run(["scripts/check-python", str(venv)], PYTHON=str(program(tmp_path / "python", f"echo {version}")))
+    assert ended.returncode == 0, ended.stderr
+    assert venv.exists() is stays
+    assert ("was left half made: it is made anew" in ended.stdout) is not stays
 
 
 # A Python whose `-m venv` makes an environment with a python of the same kind in it; `FAILS` names

@@ -179,7 +179,8 @@ def regex(
 
     Args:
         pattern: In the syntax of Rust's ``regex``, which is Python's without look-around and
-            backreferences.
+            backreferences. It has classes of categories and scripts (``\\p{Lu}``,
+            ``\\p{Greek}``), and none of ages and text boundaries.
         words: Scores by match, ignoring case; without it the match must be a number.
         which: None, ``"first"`` or ``"last"``, see the module, as the other two.
         range: Lowest and highest score.
