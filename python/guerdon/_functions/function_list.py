@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError

@@ -12,7 +12,6 @@ import hashlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from guerdon._functions.cache.python_code import PythonCode, UnknownPart
