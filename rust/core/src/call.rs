@@ -48,6 +48,8 @@ pub(crate) struct Call {
     pub deferred: u16,
     pub excused: u16,
     pub shared: u16,
+    /// Attempts before one that made progress.
+    pub before: u16,
     /// Number of the part that this call belongs to after a split, 0 for none. The calls of a part
     /// go together and with no others.
     pub part: u64,
@@ -56,7 +58,17 @@ pub(crate) struct Call {
 impl Call {
     /// The first attempt of a function's own call.
     pub(crate) const fn fresh(first: usize) -> Self {
-        Self { first, attempt: 1, finish: false, suspect: false, deferred: 0, excused: 0, shared: 0, part: 0 }
+        Self {
+            first,
+            attempt: 1,
+            finish: false,
+            suspect: false,
+            deferred: 0,
+            excused: 0,
+            shared: 0,
+            before: 0,
+            part: 0,
+        }
     }
 
     /// The `finish_group` call of the group that begins at sample `first`.
@@ -66,7 +78,7 @@ impl Call {
 
     /// Returns whether an earlier attempt has failed.
     pub(crate) const fn has_failed(&self) -> bool {
-        self.attempt > self.deferred.saturating_add(1)
+        self.attempt > self.deferred.saturating_add(self.before).saturating_add(1)
     }
 
     /// Returns whether the call goes behind fresh calls if its function has a limit: it failed, or
@@ -91,8 +103,14 @@ impl Call {
 
     /// Number of attempts that count toward `retries`, this one included.
     pub(crate) fn counted(&self) -> u16 {
-        let others = [self.deferred, self.excused, self.shared, self.suspect.into()];
+        let others = [self.deferred, self.excused, self.shared, self.suspect.into(), self.before];
         others.into_iter().fold(self.attempt, u16::saturating_sub)
+    }
+
+    /// Has this attempt count as the first.
+    pub(crate) fn begin_anew(&mut self) {
+        self.before = self.before.saturating_add(self.deferred).saturating_add(self.counted().saturating_sub(1));
+        self.deferred = 0;
     }
 
     /// Returns whether it may be gathered with any other call.

@@ -190,6 +190,8 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// Answer of the other side, if the lane has one.
     pub answer: Option<Answer>,
+    /// True if an earlier part of the call succeeded in this attempt: its attempts begin anew.
+    pub progressed: bool,
 }
 
 impl Failure {
@@ -197,13 +199,13 @@ impl Failure {
     #[must_use]
     pub const fn error(reason: String) -> Self {
         let kind = FailureKind::Error;
-        Self { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None }
+        Self { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None, progressed: false }
     }
 
     /// A failure that allows another attempt, without a traceback and an answer.
     #[must_use]
     pub const fn new(kind: FailureKind, reason: String) -> Self {
-        Self { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None }
+        Self { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None, progressed: false }
     }
 }
 

@@ -43,7 +43,7 @@ pub fn failure(
     let retry_after = retry_after.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let answer = answer.map(Answer::from_u16);
     let traceback = traceback.map(Traceback::Raised);
-    Failure { kind: FailureKind::Error, reason, traceback, retryable, retry_after, answer }
+    Failure { kind: FailureKind::Error, reason, traceback, retryable, retry_after, answer, progressed: false }
 }
 
 /// JSON of a call's records.

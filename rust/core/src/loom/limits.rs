@@ -48,7 +48,11 @@ fn end(world: &SchedulerModel, watchdog: &InFlightWatchdog, how: HowItEnds) -> b
         HowItEnds::Failed => {
             let reason = "failed".to_owned();
             let (kind, traceback, retry_after, answer) = (FailureKind::Error, None, None, None);
-            frame.fail(0, Failure { kind, reason, traceback, retryable: true, retry_after, answer }, RAN);
+            frame.fail(
+                0,
+                Failure { kind, reason, traceback, retryable: true, retry_after, answer, progressed: false },
+                RAN,
+            );
         }
         HowItEnds::Dropped => {}
     }

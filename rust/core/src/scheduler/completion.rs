@@ -47,6 +47,9 @@ impl SchedulerCore {
         times: Times,
     ) {
         let policy = &self.function(function).policy;
+        if failure.progressed {
+            call.begin_anew();
+        }
         let mut swept = None;
         {
             let mut state = self.state.lock();

@@ -63,7 +63,6 @@ pub use call_counts::CallCounts;
 use due::keep_time;
 pub use loads::{FunctionLoad, Loads};
 use queue::Work;
-pub use retry::RequestAttempts;
 use state::SchedulerCore;
 use timer_queue::Due;
 

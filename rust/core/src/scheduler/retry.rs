@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::call::Call;
 use crate::clock::nanos;
 use crate::function::Policy;
-use crate::limits::{History, LONGEST_RETRY_AFTER};
+use crate::limits::LONGEST_RETRY_AFTER;
 use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
@@ -70,47 +70,6 @@ pub(crate) fn decide(
         Again { due_ns: now_ns.saturating_add(wait), suspect: call.suspect, deferred }
     };
     (expires_ns.is_none_or(|expires| again.due_ns < expires)).then_some(again)
-}
-
-/// The attempts of one request, for lanes that make several requests for a call.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestAttempts(Call);
-
-impl RequestAttempts {
-    /// The first attempt of a request.
-    #[must_use]
-    pub const fn first() -> Self {
-        Self(Call::fresh(0))
-    }
-
-    /// The number of this attempt, from 1.
-    #[must_use]
-    pub const fn attempt(&self) -> u16 {
-        self.0.attempt
-    }
-
-    /// Returns the results of the earlier attempts.
-    #[must_use]
-    pub const fn history(&self) -> History {
-        History { failed_before: self.0.has_failed(), throttled_before: self.0.deferred > 0, excused: self.0.excused }
-    }
-
-    /// Records that this attempt has failed. Returns when the next one is due, by the rules for
-    /// calls; `None` if it was the last.
-    pub fn next_ns(
-        &mut self,
-        policy: &Policy,
-        failure: &Failure,
-        excused: bool,
-        now_ns: u64,
-        expires_ns: Option<u64>,
-    ) -> Option<u64> {
-        self.0.excused = self.0.excused.saturating_add(excused.into());
-        let again = decide(policy, &self.0, failure, now_ns, expires_ns, fastrand::f64())?;
-        self.0.deferred = self.0.deferred.saturating_add(again.deferred.into());
-        self.0.attempt += 1;
-        Some(again.due_ns)
-    }
 }
 
 fn backoff_ns(attempt: u16, random: f64) -> u64 {

@@ -187,17 +187,18 @@ impl RequestQueue {
         let begun = self.programs.take(key.own_batch, key.sample).map(Program::Begun);
         let new = || self.bodies[0].text(frame_ref, samples).map(Program::New);
         let mut program = begun.or_else(new).ok_or_else(|| broken(NO_TEXTS.to_owned()))?;
-        let mut run = None;
+        let (mut run, mut progressed) = (None, false);
         loop {
             match judge.next(program, run.take()).await {
                 ProgramStep::Send { program: begun, body, name } => {
                     match fleet.send(key, &request(body.into()), self.timeout).await {
-                        Ok(scores) => (program, run) = (Program::Begun(begun), scores.run),
+                        Ok(scores) => (program, run, progressed) = (Program::Begun(begun), scores.run, true),
                         Err(Failed { failure, others_up }) => {
                             if let Some((batch, sample)) = frame_ref.place(*call) {
                                 self.programs.keep(&batch, sample, begun);
                             }
-                            return Err(Failed { failure: failure_of(&name, key.attempt, failure), others_up });
+                            let failure = Failure { progressed, ..failure_of(&name, key.attempt, failure) };
+                            return Err(Failed { failure, others_up });
                         }
                     }
                 }

@@ -280,5 +280,5 @@ pub(super) fn failure(
     retry_after: Option<Duration>,
 ) -> Failure {
     let traceback = traceback.map(Traceback::Raised);
-    Failure { kind, reason, traceback, retryable, retry_after, answer: None }
+    Failure { kind, reason, traceback, retryable, retry_after, answer: None, progressed: false }
 }

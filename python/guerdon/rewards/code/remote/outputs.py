@@ -13,15 +13,15 @@ from guerdon.rewards.code.child.encoding import EncodingError, Opaque
 from guerdon.rewards.code.trusted.case_judge import CaseJudge, expects_list
 from guerdon.rewards.code.trusted.cases import CallCase, Case
 from guerdon.rewards.code.trusted.compare import shown
-from guerdon.rewards.code.trusted.judge import EndedError, Judge
+from guerdon.rewards.code.trusted.judge import BESIDE_S, EndedError, Judge
 from guerdon.rewards.code.trusted.judge_state import JudgeState
 from guerdon.rewards.code.trusted.scorer import Judging
 from guerdon.rewards.code.zygote.script_run import exit_fault, signal_name
 
 __all__ = ["CaseRun", "OutputJudge", "OutputJudging", "SandboxRun"]
 
-# A value of ``max_output`` bytes is decoded and compared in a fraction of it.
-_WITHIN_S: Final = 10.0
+# For all outputs of a program; one of ``max_output`` bytes takes a fraction of it.
+_WITHIN_S: Final = BESIDE_S
 # Beginning of a sandbox's substitute for an output that is not UTF-8.
 _UNDECODED: Final = "[DecodeError]"
 # Lines around a value.

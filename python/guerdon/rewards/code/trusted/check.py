@@ -233,14 +233,13 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
     program.classes = _classes(namespace)
 
     def run() -> str:
-        before = program.calls
         with outcomes():
             exec(code, namespace)
         program.classes = _classes(namespace)
         check = namespace.get("check")
         if callable(check) and not isinstance(check, Candidate):  # one of the program
             return fault_of(check, ended(check(candidate)))
-        run_collected(namespace, alone=program.calls == before)
+        run_collected(namespace, text)
         return ""
 
     try:

@@ -2,11 +2,12 @@
 
 - They are called here, one after the other, and the first that fails ends them; no runner, plugin
   or fixture is there.
-- A function ``test`` is called only if the text itself has called nothing of the program.
+- A function ``test`` without parameters is called too, if nothing in its text names it.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import unittest
@@ -35,17 +36,18 @@ def outcomes() -> Iterator[None]:
 
 def collected(namespace: dict[str, Any]) -> list[str]:
     """The names of what would be collected, and of ``check``."""
-    return [name for name, one in namespace.items() if name == "check" or _is_collected(name, one, alone=True)]
+    return [name for name, one in namespace.items() if name == "check" or _is_collected(name, one)]
 
 
-def run_collected(namespace: dict[str, Any], *, alone: bool) -> None:
-    """Runs the tests that pytest would collect.
+def run_collected(namespace: dict[str, Any], text: str) -> None:
+    """Runs the tests that pytest would collect, and ``test``.
 
     Args:
-        alone: They alone call the program.
+        text: That has defined them.
     """
+    alone = _has_test(text)
     for name, one in list(namespace.items()):
-        if not _is_collected(name, one, alone=alone):
+        if not (_is_collected(name, one) or (alone and name == "test" and inspect.isfunction(one))):
             continue
         if isinstance(one, type):
             _run_class(one)
@@ -54,10 +56,20 @@ def run_collected(namespace: dict[str, Any], *, alone: bool) -> None:
                 _run(one, arguments)
 
 
-def _is_collected(name: str, one: Any, *, alone: bool) -> bool:
+def _is_collected(name: str, one: Any) -> bool:
     if isinstance(one, type):
         return one.__module__ == "check" and (issubclass(one, unittest.TestCase) or name.startswith("Test"))
-    return (name.startswith("test_") or (alone and name == "test")) and inspect.isfunction(one)
+    return name.startswith("test_") and inspect.isfunction(one)
+
+
+def _has_test(text: str) -> bool:
+    """Returns whether a text defines a function ``test`` that is no helper of its other tests."""
+    if "def test(" not in text:
+        return False
+    tree = ast.parse(text)
+    found = [one for one in tree.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == "test"]
+    named = any(isinstance(one, ast.Name) and one.id == "test" for one in ast.walk(tree))
+    return any(not ast.unparse(one.args) for one in found) and not named
 
 
 def _run_class(one: type) -> None:

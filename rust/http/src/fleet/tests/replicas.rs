@@ -133,7 +133,8 @@ impl Drop for InFlightGuard<'_> {
 
 fn error(kind: FailureKind, answer: Option<Answer>, unsent: bool, host: &str) -> SendError {
     let reason = format!("{host} failed");
-    let failure = Failure { kind, reason, traceback: None, retryable: true, retry_after: None, answer };
+    let failure =
+        Failure { kind, reason, traceback: None, retryable: true, retry_after: None, answer, progressed: false };
     SendError { failure, unsent }
 }
 
