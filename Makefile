@@ -204,16 +204,14 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadscope $(SELE
 .PHONY: test
 test: setup ## everything that CI runs on the Python of .venv, side by side
 	log=$$(mktemp)
-	{
-		nice -n 10 $(MAKE) --no-print-directory lint docs test-rust model-check >"$$log" 2>&1 ||
-			{ cat "$$log"; echo '== failed: make lint docs test-rust model-check'; exit 1; }
-	} &
+	nice -n 10 $(MAKE) --no-print-directory lint docs test-rust model-check >"$$log" 2>&1 &
 	beside=$$!
 	trap 'kill $$beside 2>/dev/null || true; rm -f "$$log"' EXIT
 	failed=0
 	$(MAKE) --no-print-directory test-python || failed=$$?
 	echo '== waiting for lint, docs and the Rust tests'
-	if wait $$beside; then cat "$$log"; else failed=1; fi
+	wait $$beside || failed=$$?
+	cat "$$log"
 	exit $$failed
 
 .PHONY: test-all

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -36,4 +37,6 @@ class _Pytest(ModuleType):
 
 
 if "_guerdon_worker" in sys.modules:
-    sys.modules.setdefault("pytest", _Pytest("pytest"))
+    stand_in = _Pytest("pytest")
+    stand_in.__spec__ = ModuleSpec("pytest", None)  # for who asks whether pytest is there
+    sys.modules.setdefault("pytest", stand_in)

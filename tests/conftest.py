@@ -50,7 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     recorder.pytest_configure(config)
     reruns.pytest_configure(config)
-    gc.disable()  # importing and collecting leave next to no garbage
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):  # who collects
+        gc.disable()  # importing and collecting leave next to no garbage
 
 
 def pytest_collection_finish() -> None:

@@ -97,13 +97,17 @@ class ProgramQuestions:
 
     def __new__(cls) -> ProgramQuestions: ...
     def close(self) -> None: ...
-    def next(self) -> tuple[str | None, Any, tuple[str, int, float, str, str] | None] | None:
+    def next(self) -> tuple[str | None, Any, tuple[str, int, float, str, str] | None, ProgramAnswer] | None:
         """Waits for a question: the values of a new program, as JSON, or the program that an answer
-        had, and what became of its last request. None at the end.
+        had, its last run, and the place for the answer. None at the end. Several threads may wait.
 
         A run is its end (``SandboxRun`` of ``rewards/code/remote``), exit status, seconds, standard
         output and standard error.
         """
+
+@final
+class ProgramAnswer:
+    """The place for the answer to one question."""
 
     def send(self, program: object, body: str, name: str) -> None:
         """Answers with a request, and what it is called in reasons."""

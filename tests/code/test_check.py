@@ -195,8 +195,17 @@ def test_a_function_test_runs_once(tested: CodeReward) -> None:
     several = run(tested, ADD, [test, "assert add(1, 2) == 3", "def test():\n    assert add(1, 1) == 3"])
     assert (several.passed, several.cases) == (2, 3)
     assert run(tested, "def add(a, b):\n    raise SystemExit", test).score == 0.0
-    with pytest.raises(DataError, match="test takes number, which are fixtures"):
+    with pytest.raises(DataError, match="the tests never called the program"):
         run(tested, ADD, "def test(number):\n    assert add(1, number) == 3")
+
+
+def test_a_function_test_that_helps_others_stays(tested: CodeReward) -> None:
+    helper = "def test(a, b):\n    return a + b\n"
+    assert run(tested, ADD, helper + "assert add(1, 2) == test(1, 2)").score == 1.0
+    assert run(tested, ADD, [helper + "assert add(1, 1) == 2", "assert add(1, 2) == test(1, 2)"]).score == 1.0
+    assert run(tested, ADD, helper + "def test_a():\n    assert add(1, 2) == test(1, 2)").score == 1.0
+    beside = "zero = add(0, 0)\ndef test():\n    assert add(1, 1) == 2"
+    assert run(tested, "def add(a, b):\n    return 0", beside).score == 0.0
 
 
 def _two_of_three(candidate: Any, limit: int) -> float:

@@ -185,7 +185,7 @@ def test_faults_of_others_are_nan() -> None:
 def test_arguments_and_values_of_all_kinds_cross_as_here() -> None:
     program = (
         "from datetime import timedelta\nfrom fractions import Fraction\ntext = repr\n"
-        "def count(n):\n    yield from range(n)\ndef next_day(day): return day + timedelta(1)\n"
+        "def count(n):\n    yield from range(n)\ndef next_day(day): return day + timedelta(1)\ndef digits(n): return len(str(10**n))\n"
         "def f(x, kind):\n    return [x, Fraction(4, 2)] if kind else bytearray(b'x')"
     )
     given = [deque([1]), range(3), {1: (2, None)}, {1.5}, b"x", 2j, math.inf]
@@ -194,6 +194,7 @@ def test_arguments_and_values_of_all_kinds_cross_as_here() -> None:
     values = [complex(0, inf), complex(nan, -inf), complex(-inf, nan), -inf, {1}, frozenset({(1, "a")}), set(), b"\x00"]
     cases += [call("text", value, expected=repr(value)) for value in values]
     cases += [call("count", 3, expected=[0, 1, 2]), call("next_day", date(2027, 12, 31), expected=date(2028, 1, 1))]
+    cases += [call("digits", 5000, expected=5001)]
     with sandbox() as server:
         result = scored(remote(server), [program], cases=[cases])
     assert (result.rewards.item(), result.extra["code/reason"]) == (1.0, [""])

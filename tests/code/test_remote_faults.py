@@ -77,6 +77,13 @@ def test_a_retry_repeats_the_request_that_failed_alone() -> None:
     assert (result.rewards.item(), result.timings["code"]["retries"]) == (1.0, 2)
 
 
+def test_attempts_of_a_program_begin_anew_with_each_request_that_succeeds() -> None:
+    cases = [{"stdin": str(number), "stdout": str(number + 1)} for number in range(20)]
+    with sandbox(lambda number, body: FAILED if number % 3 == 2 else incremented(body)) as server:
+        result = scored(remote(server, retries=1), [INCREMENT], cases=[cases])
+    assert (result.rewards.item(), result.timings["code"]["retries"]) == (1.0, 9)
+
+
 def not_json(handler: Handler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<html></html")
 

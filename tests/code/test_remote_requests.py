@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from guerdon import DataError
-from guerdon.rewards.code.remote.outputs import SandboxRun
+from guerdon.rewards.code.remote.outputs import CaseRun, SandboxRun
 from guerdon.rewards.code.remote.requests import ProgramRequests
 from guerdon.rewards.code.trusted.case_judge import JudgingRules
 from guerdon.rewards.code.trusted.cases import CallCase, Case, StdinCase
@@ -26,7 +26,11 @@ CALLS: list[Case] = [CallCase("f", [number], (number,)) for number in range(2)]
 
 def requests(cases: list[Case], score: Score = "all", case_timeout: float | None = None) -> ProgramRequests:
     rules = JudgingRules(10.0, case_timeout, "exact", score, 100)
-    return ProgramRequests("pass", "", cases, rules, {"language": "python"}, lambda run: run.run.stdout)
+    return ProgramRequests("pass", "", cases, rules, {"language": "python"})
+
+
+def printed(run: CaseRun, used: float) -> str:
+    return run.run.stdout
 
 
 def limit(program: ProgramRequests) -> float:
@@ -42,29 +46,29 @@ def ran(seconds: float, fault: str = "", end: str = "exit", status: int = 0) -> 
 def test_the_time_that_is_left_is_divided_where_the_share_counts() -> None:
     program = requests(PRINTS)
     assert limit(program) == 10.0
-    program.take(ran(4.0))
+    program.take(ran(4.0), printed)
     assert limit(program) == limit(program) == 6.0
-    program.take(ran(6.0))
+    program.take(ran(6.0), printed)
     assert program.next() == Judgement(0.0, 2, 3, "case 2: the time for all cases was up")
     program = requests(PRINTS, "share")
     assert limit(program) == 3.333
-    program.take(ran(99.0, "wrong", "time limit"))
+    program.take(ran(99.0, "wrong", "time limit"), printed)
     assert limit(program) == 3.333
-    program.take(ran(1.0))
+    program.take(ran(1.0), printed)
     assert limit(program) == 5.667
-    program.take(ran(1.0))
+    program.take(ran(1.0), printed)
     assert program.next() == Judgement(2 / 3, 2, 3, "case 0: wrong")
     program = requests(PRINTS, "share", case_timeout=4.5)
     for left in (4.5, 4.5, 1.0):
         assert limit(program) == left
-        program.take(ran(9.0))
+        program.take(ran(9.0), printed)
     assert program.next() == Judgement(1.0, 3, 3, "")
 
 
 def test_a_failed_case_ends_a_program_unless_the_share_counts() -> None:
     program = requests(PRINTS)
     limit(program)
-    program.take(ran(1.0, "wrong"))
+    program.take(ran(1.0, "wrong"), printed)
     assert program.next() == Judgement(0.0, 0, 3, "case 0: wrong")
 
 
@@ -78,9 +82,9 @@ def test_a_failed_case_ends_a_program_unless_the_share_counts() -> None:
 def test_a_program_that_does_not_compile_fails_all_cases(end: str, reason: str) -> None:
     program = requests(PRINTS, "share")
     limit(program)
-    program.take(ran(1.0))
+    program.take(ran(1.0), printed)
     limit(program)
-    program.take(ran(1.0, end=end))
+    program.take(ran(1.0, end=end), printed)
     assert program.next() == Judgement(0.0, 0, 3, reason)
 
 
@@ -99,14 +103,14 @@ def test_a_program_that_does_not_compile_fails_all_cases(end: str, reason: str) 
 def test_an_end_before_the_program_is_not_its_fault(run: Any, used: float, reason: str) -> None:
     program = requests(CALLS, "share", case_timeout=9.95)
     limit(program)
-    program.take(ran(used, "n ready\n"))
+    program.take(ran(used, "n ready\n"), printed)
     limit(program)
     if not reason:
-        program.take(run)
+        program.take(run, printed)
         assert isinstance(program.next(), Judgement)
         return
     with pytest.raises(DataError, match=f"case 1: the sandbox did not come to the program: {reason}"):
-        program.take(run)
+        program.take(run, printed)
 
 
 def test_reasons_tell_which_cases_failed() -> None:

@@ -21,6 +21,7 @@ from guerdon.rewards.code.child.encoding import encode
 from guerdon.rewards.code.remote.outputs import CaseRun, OutputJudge, SandboxRun
 from guerdon.rewards.code.trusted.cases import CallCase
 from guerdon.rewards.code.trusted.compare import Compare, values_match
+from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 from tests.code.programs import block
 from tests.code.sandbox_server import answered
 from tests.http.server import serving
@@ -163,8 +164,17 @@ def test_answers_without_a_value_are_faults() -> None:
     assert fault(f"n1 value {value}", status=-11) == "its process ended by SIGSEGV"
     assert fault('n1 fault "ValueError: no"') == "ValueError: no"
     assert fault("n1 fault 3") == fault("n1 fault oops") == "what it returned is no data"
+    assert fault(f"n1 fault {'[' * 200_000}") == "what it returned is no data"
+    assert fault("é" * (6 << 20)).startswith("it printed more than")
     for odd in ("7", "%%", f"{value}{value}", "é"):
         assert fault(f"n1 value {odd}").startswith("what it returned is no data: ")
+
+
+def test_a_judge_that_can_not_be_started_is_no_fault_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guerdon.rewards.code.trusted.judge._BOOT", "raise SystemExit(1)")
+    run = SandboxRun("exit", 0, 0.1, answered("n", 1), "")
+    with pytest.raises(ZygoteLostError, match="could not be started: ended with status 1"):
+        OutputJudge(judging("exact")).fault_of(CaseRun(CallCase("f", [], (1,)), run, "n", 1.0), 0.0)
 
 
 def test_a_value_that_takes_long_to_compare_fails_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,8 +185,10 @@ def test_a_value_that_takes_long_to_compare_fails_its_case(monkeypatch: pytest.M
     try:
         run = SandboxRun("exit", 0, 0.1, answered("n", alike), "")
         assert (
-            judge.fault_of(CaseRun(case, run, "n", 1.0)) == "judging did not end within 1 s with what the program gave"
+            judge.fault_of(CaseRun(case, run, "n", 1.0), 0.0)
+            == "judging did not end within 1 s with what the program gave"
         )
-        assert judge.fault_of(CaseRun(case, right, "n", 1.0)) == ""
+        assert judge.fault_of(CaseRun(case, right, "n", 1.0), 0.9) == ""
+        assert "did not end within 1 s" in judge.fault_of(CaseRun(case, right, "n", 1.0), 1.0)
     finally:
         judge.close()

@@ -82,7 +82,7 @@ mod _native {
     #[pymodule_export]
     use crate::nodes::PyLink;
     #[pymodule_export]
-    use crate::questions::{KeyRequests, ProgramQuestions};
+    use crate::questions::{KeyRequests, ProgramAnswer, ProgramQuestions};
     #[pymodule_export]
     use crate::trace::trace_summary;
     #[pymodule_export]

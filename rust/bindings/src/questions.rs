@@ -93,20 +93,44 @@ impl KeyRequests {
 /// A run: how it ended, exit status, seconds, standard output and error.
 type RunArg = (&'static str, i64, f64, String, String);
 
-/// A question: the values of a new program, or one that was begun, and its last run.
-type QuestionArg = (Option<String>, Option<Py<PyAny>>, Option<RunArg>);
+/// A question: the values of a new program, or one that was begun, its last run, and the place for
+/// the answer.
+type QuestionArg = (Option<String>, Option<Py<PyAny>>, Option<RunArg>, ProgramAnswer);
 
 /// See the module.
 #[pyclass(frozen, module = "guerdon._native")]
-pub struct ProgramQuestions {
-    questions: Questions<ProgramQuestion>,
-    /// Takes the answer to the present question. Written by Python's thread.
-    current: Mutex<Option<oneshot::Sender<ProgramStep>>>,
+pub struct ProgramQuestions(Questions<ProgramQuestion>);
+
+#[pymethods]
+impl ProgramQuestions {
+    #[new]
+    fn new() -> Self {
+        Self(Questions::new())
+    }
+
+    /// Ends `next`: no question is answered any more.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    /// Waits for the next question that nobody has given up; none at the end. Threads wait in turn.
+    fn next(&self, py: Python<'_>) -> Option<QuestionArg> {
+        let ProgramQuestion { program, run, answer } = self.0.next(py, |question| !question.answer.is_closed())?;
+        let (values, begun) = match program {
+            Program::New(values) => (Some(values), None),
+            Program::Begun(begun) => (None, begun.downcast::<Py<PyAny>>().ok().map(|begun| *begun)),
+        };
+        Some((values, begun, run.map(run_arg), ProgramAnswer(Mutex::new(Some(answer)))))
+    }
 }
 
-impl ProgramQuestions {
+/// The place for the answer to one question.
+#[pyclass(frozen, module = "guerdon._native")]
+pub struct ProgramAnswer(Mutex<Option<oneshot::Sender<ProgramStep>>>);
+
+impl ProgramAnswer {
     fn answer(&self, step: ProgramStep) {
-        if let Some(answer) = self.current.lock().take() {
+        if let Some(answer) = self.0.lock().take() {
             // Nobody may wait any more.
             let _ = answer.send(step);
         }
@@ -114,29 +138,7 @@ impl ProgramQuestions {
 }
 
 #[pymethods]
-impl ProgramQuestions {
-    #[new]
-    fn new() -> Self {
-        Self { questions: Questions::new(), current: Mutex::default() }
-    }
-
-    /// Ends `next`: no question is answered any more.
-    fn close(&self) {
-        self.questions.close();
-    }
-
-    /// Waits for the next question that nobody has given up; none at the end.
-    fn next(&self, py: Python<'_>) -> Option<QuestionArg> {
-        let ProgramQuestion { program, run, answer } =
-            self.questions.next(py, |question| !question.answer.is_closed())?;
-        *self.current.lock() = Some(answer);
-        let (values, begun) = match program {
-            Program::New(values) => (Some(values), None),
-            Program::Begun(begun) => (None, begun.downcast::<Py<PyAny>>().ok().map(|begun| *begun)),
-        };
-        Some((values, begun, run.map(run_arg)))
-    }
-
+impl ProgramAnswer {
     /// Answers with a request: its body, and its name in reasons.
     fn send(&self, program: Py<PyAny>, body: String, name: String) {
         self.answer(ProgramStep::Send { program: Box::new(program), body: body.into_bytes(), name });
@@ -186,7 +188,7 @@ impl CallbackArg<'_> {
                 Some(Callback::Key(KeySource::Function(Arc::new(ask))))
             }
             Self::Programs(questions) => {
-                let ask = questions.questions.asking()?;
+                let ask = questions.0.asking()?;
                 Some(Callback::Programs(ProgramJudge(Arc::new(ask))))
             }
         }

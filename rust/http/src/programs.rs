@@ -70,8 +70,8 @@ impl ProgramJudge {
     }
 }
 
-/// A program whose batch is not done.
-type KeptProgram = (Weak<Batch>, BegunProgram);
+/// A program whose batch is not done, and how often its present request has failed.
+type KeptProgram = (Weak<Batch>, BegunProgram, u16);
 
 /// Programs whose calls may be tried again. Written by requests that fail and that repeat them, and
 /// by the watchdog.
@@ -79,14 +79,15 @@ type KeptProgram = (Weak<Batch>, BegunProgram);
 pub struct KeptPrograms(Mutex<BTreeMap<(u64, usize), KeptProgram>>);
 
 impl KeptPrograms {
-    /// Keeps a program, by batch and sample.
-    pub fn keep(&self, batch: &Arc<Batch>, sample: usize, program: BegunProgram) {
-        let before = self.0.lock().insert((batch.id(), sample), (Arc::downgrade(batch), program));
+    /// Keeps a program whose request has failed so often, by batch and sample.
+    pub fn keep(&self, batch: &Arc<Batch>, sample: usize, program: BegunProgram, failed: u16) {
+        let before = self.0.lock().insert((batch.id(), sample), (Arc::downgrade(batch), program, failed));
         drop(before);
     }
 
-    pub fn take(&self, batch: u64, sample: usize) -> Option<BegunProgram> {
-        self.0.lock().remove(&(batch, sample)).map(|(_, program)| program)
+    /// A program that was kept, and how often its request has failed.
+    pub fn take(&self, batch: u64, sample: usize) -> Option<(BegunProgram, u16)> {
+        self.0.lock().remove(&(batch, sample)).map(|(_, program, failed)| (program, failed))
     }
 
     /// Drops those of batches that are done; returns whether any is left.
@@ -94,15 +95,15 @@ impl KeptPrograms {
         let ended: Vec<KeptProgram> = {
             let mut kept = self.0.lock();
             let is_done = |batch: &Weak<Batch>| batch.upgrade().is_none_or(|batch| batch.is_done());
-            kept.extract_if(.., |_, (batch, _)| is_done(batch)).map(|(_, program)| program).collect()
+            kept.extract_if(.., |_, (batch, ..)| is_done(batch)).map(|(_, program)| program).collect()
         };
         drop(ended);
         !self.0.lock().is_empty()
     }
 }
 
-/// The failure of a request, with its name and the number of attempts.
-pub fn failure_of(name: &str, attempt: u16, failure: Failure) -> Failure {
-    let attempts = if attempt > 1 { format!(" (after {attempt} attempts)") } else { String::new() };
+/// The failure of a request, with its name and the number of its attempts.
+pub fn failure_of(name: &str, attempts: u16, failure: Failure) -> Failure {
+    let attempts = if attempts > 1 { format!(" (after {attempts} attempts)") } else { String::new() };
     Failure { reason: format!("{name}: {}{attempts}", failure.reason), ..failure }
 }

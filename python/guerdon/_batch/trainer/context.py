@@ -114,8 +114,8 @@ class TrainerContext:
                         self.memory.too_many_extra.add(function)
                         warn(
                             f"reward function {function!r} records values under more than {MOST_EXTRA} names; the trainer's "
-                            f"table gets no column for {column!r} and those that follow. result.extra and the journal have "
-                            "them. Use few names, and put what differs between samples into the values."
+                            "table gets no column for the others. result.extra and the journal have them. "
+                            "Use few names, and put what differs between samples into the values."
                         )
                 for column in known:
                     if column not in now:

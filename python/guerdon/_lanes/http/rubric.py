@@ -48,7 +48,7 @@ class Rubric:
         plan, *others = map(_plan_of, judges)
         plan = replace(plan, criteria=len(names) if not others else 1, others=tuple(others))
         judge = judges[0].spec
-        member = replace(judge.as_member_of(names[0], name), http=plan)
+        member = replace(judge.as_member_of(names[0], names[0]), http=plan)
         self.columns: tuple[HttpReward, ...] = tuple(
             CompositeReward(
                 (_column, {"rubric": self, "place": place}),

@@ -184,7 +184,10 @@ impl RequestQueue {
     ) -> Result<Scores, Failed> {
         // Programs have no prefix in common: each goes where there is room.
         let key = RequestKey { group_size: 1, ..key };
-        let begun = self.programs.take(key.own_batch, key.sample).map(Program::Begun);
+        let (begun, mut failed) = match self.programs.take(key.own_batch, key.sample) {
+            Some((program, failed)) => (Some(Program::Begun(program)), failed),
+            None => (None, 0),
+        };
         let new = || self.bodies[0].text(frame_ref, samples).map(Program::New);
         let mut program = begun.or_else(new).ok_or_else(|| broken(NO_TEXTS.to_owned()))?;
         let (mut run, mut progressed) = (None, false);
@@ -192,12 +195,16 @@ impl RequestQueue {
             match judge.next(program, run.take()).await {
                 ProgramStep::Send { program: begun, body, name } => {
                     match fleet.send(key, &request(body.into()), self.timeout).await {
-                        Ok(scores) => (program, run, progressed) = (Program::Begun(begun), scores.run, true),
+                        Ok(scores) => {
+                            (program, run) = (Program::Begun(begun), scores.run);
+                            (failed, progressed) = (0, true);
+                        }
                         Err(Failed { failure, others_up }) => {
+                            failed = failed.saturating_add(1);
                             if let Some((batch, sample)) = frame_ref.place(*call) {
-                                self.programs.keep(&batch, sample, begun);
+                                self.programs.keep(&batch, sample, begun, failed);
                             }
-                            let failure = Failure { progressed, ..failure_of(&name, key.attempt, failure) };
+                            let failure = Failure { progressed, ..failure_of(&name, failed, failure) };
                             return Err(Failed { failure, others_up });
                         }
                     }

@@ -1,4 +1,4 @@
-"""The thread that judges the programs of one function whose sandbox is elsewhere, and makes their
+"""The threads that judge the programs of one function whose sandbox is elsewhere, and make their
 requests for the http lane."""
 
 from __future__ import annotations
@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from guerdon._native import ProgramQuestions
+from guerdon._native import ProgramAnswer, ProgramQuestions
 from guerdon.rewards.code.remote.outputs import OutputJudge, OutputJudging, SandboxRun
 from guerdon.rewards.code.remote.requests import ProgramRequests
 from guerdon.rewards.code.remote.texts import cases_of
@@ -16,6 +16,8 @@ from guerdon.rewards.code.trusted.compare import printable
 from guerdon.rewards.code.trusted.judgement import Judgement
 
 __all__ = ["ProgramThread"]
+
+_JUDGES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -31,31 +33,40 @@ class ProgramThread:
     request: dict[str, Any]
 
     def serve(self, questions: ProgramQuestions, name: str) -> threading.Thread:
-        """Answers questions on a thread that ends with them.
+        """Answers questions on threads that end with them.
 
         Args:
             name: The reward function's.
+
+        Returns:
+            The last of them to end.
         """
-        target, called = self._answer, f"guerdon judge of {name}"
-        thread = threading.Thread(target=target, args=(questions,), name=called, daemon=True)
-        thread.start()
-        return thread
+        # A program whose outputs take long to judge leaves the others to the other threads.
+        threads = [
+            threading.Thread(target=self._answer, args=(questions,), name=f"guerdon judge of {name}", daemon=True)
+            for _ in range(_JUDGES)
+        ]
+        ending = threading.Thread(target=_join, args=(threads,), name=f"guerdon judges of {name}", daemon=True)
+        for thread in (*threads, ending):
+            thread.start()
+        return ending
 
     def _answer(self, questions: ProgramQuestions) -> None:
         judge = OutputJudge(self.judging)  # its process starts with the first output
         try:
             while (question := questions.next()) is not None:
+                *asked, answer = question
                 try:
-                    self._next(questions, judge, *question)
+                    self._next(judge, answer, *asked)
                 except Exception as error:  # a program must not end the thread
-                    questions.fail(printable(str(error)) or type(error).__name__)
+                    answer.fail(printable(str(error)) or type(error).__name__)
         finally:
             judge.close()
 
     def _next(
         self,
-        questions: ProgramQuestions,
         judge: OutputJudge,
+        answer: ProgramAnswer,
         values: str | None,
         program: ProgramRequests | None,
         run: tuple[str, int, float, str, str] | None,
@@ -64,23 +75,28 @@ class ProgramThread:
             given = json.loads(values)
             completion, row = given["program"], given["cases"]
             if "fault" in completion:
-                _judged(questions, Judgement(0.0, reason=completion["fault"]))
+                _judged(answer, Judgement(0.0, reason=completion["fault"]))
                 return
             if error := completion.get("error") or row.get("error"):
-                questions.fail(printable(error))
+                answer.fail(printable(error))
                 return
             cases = cases_of(row["cases"])
             source = completion["source"], completion["prelude"]
-            program = ProgramRequests(*source, cases, self.judging.rules, self.request, judge.fault_of)
+            program = ProgramRequests(*source, cases, self.judging.rules, self.request)
         assert program is not None
         if run is not None:
-            program.take(SandboxRun(*run))
+            program.take(SandboxRun(*run), judge.fault_of)
         step = program.next()
         if isinstance(step, Judgement):
-            _judged(questions, step)
+            _judged(answer, step)
         else:
-            questions.send(program, step, program.name)
+            answer.send(program, step, program.name)
 
 
-def _judged(questions: ProgramQuestions, found: Judgement) -> None:
-    questions.judged(found.score, found.passed, found.cases, printable(found.reason))
+def _judged(answer: ProgramAnswer, found: Judgement) -> None:
+    answer.judged(found.score, found.passed, found.cases, printable(found.reason))
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()

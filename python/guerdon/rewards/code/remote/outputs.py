@@ -17,6 +17,7 @@ from guerdon.rewards.code.trusted.judge import BESIDE_S, EndedError, Judge
 from guerdon.rewards.code.trusted.judge_state import JudgeState
 from guerdon.rewards.code.trusted.scorer import Judging
 from guerdon.rewards.code.zygote.script_run import exit_fault, signal_name
+from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 
 __all__ = ["CaseRun", "OutputJudge", "OutputJudging", "SandboxRun"]
 
@@ -71,16 +72,30 @@ class OutputJudging(Judging):
 class OutputJudge(Judge):
     """Judges runs."""
 
-    def fault_of(self, run: CaseRun) -> str:
-        """The fault of a run that does not pass its case; "" for one that does."""
-        for again in (False, True):
+    def fault_of(self, run: CaseRun, used: float) -> str:
+        """The fault of a run that does not pass its case; "" for one that does.
+
+        Args:
+            used: Seconds that earlier outputs of its program took.
+
+        Raises:
+            ZygoteLostError: There is no process for it, which is no fault of the program.
+        """
+        how = f"did not end within {_WITHIN_S:g} s"
+        for _ in range(2):
             try:
-                fault: str = self._ask("fault_of", _WITHIN_S, run)
+                self._start()
+            except EndedError as error:
+                raise ZygoteLostError(f"the process that judges could not be started: {error}") from None
+            if used >= _WITHIN_S:
+                break
+            try:
+                fault: str = self._ask("fault_of", _WITHIN_S - used, run)
                 return fault
             except EndedError as error:
-                how = str(error)
-                if again or "within" in how:
+                if "within" in str(error):
                     break
+                how = str(error)
         return f"judging {how} with what the program gave"
 
 
@@ -99,7 +114,7 @@ class _OutputScorer:
         case, run = case_run.case, case_run.run
         calls, most = isinstance(case, CallCase), self._rules.max_output
         # A value is as base64.
-        if run.end == "too long" or len(run.stdout) > (4 * most // 3 + _ENVELOPE if calls else most):
+        if run.end == "too long" or _size(run.stdout) > (4 * most // 3 + _ENVELOPE if calls else most):
             return f"it printed more than {most} bytes"
         if run.end == "time limit":
             return f"{'no answer' if calls else 'it did not end'} within {case_run.limit:.2g} s"
@@ -126,6 +141,11 @@ class _OutputScorer:
         return f"its process ended {how}"
 
 
+def _size(text: str) -> int:
+    """Bytes of an output."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 def _listed(case: CallCase, value: Any) -> Any:
     """The list of an iterator where a list is expected; the iterator otherwise."""
     if not (isinstance(value, tuple) and list(map(type, value)) == [str, list]):
@@ -138,6 +158,6 @@ def _reported(text: str) -> str:
     """The fault that a process reports, or its program."""
     try:
         fault = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError, MemoryError):
         fault = None
     return fault[:400] if isinstance(fault, str) and fault else "what it returned is no data"

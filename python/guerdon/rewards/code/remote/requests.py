@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -44,16 +45,15 @@ class ProgramRequests:
         cases: list[Case],
         rules: JudgingRules,
         request: Mapping[str, Any],
-        fault_of: Callable[[CaseRun], str],
     ) -> None:
         self._program = program
         self._prelude = prelude
         self._cases = cases
         self._rules = rules
         self._request = request
-        self._fault_of = fault_of
         self._faults: list[str] = []
         self._used = 0.0
+        self._judging = 0.0  # seconds that its outputs took
         self._at_first = self._seconds() or 0.0
         self._nonce = ""
         self._limit = 0.0  # of the present case, in seconds
@@ -76,8 +76,11 @@ class ProgramRequests:
             self._faults.append("the time for all cases was up")
         return self._ended or of_cases(self._faults, len(self._cases), self._rules.score)
 
-    def take(self, run: SandboxRun) -> None:
+    def take(self, run: SandboxRun, fault_of: Callable[[CaseRun, float], str]) -> None:
         """Takes the answer to the present request.
+
+        Args:
+            fault_of: `OutputJudge.fault_of`.
 
         Raises:
             DataError: The sandbox did not come to the program.
@@ -85,7 +88,9 @@ class ProgramRequests:
         case = self._cases[len(self._faults)]
         calls = not isinstance(case, StdinCase)
         if calls and not self._came_to_program(run):
-            how = exit_fault(run.status, run.stderr) if run.end == "exit" else "its time was up"
+            how = "its time was up" if run.end == "time limit" else f"its end was {run.end!r}"
+            if run.end == "exit":
+                how = exit_fault(run.status, run.stderr) or "it printed nothing"
             raise DataError(f"{self.name}: the sandbox did not come to the program: {how}")
         # The sandbox's time to stop a program does not count.
         self._used += self._limit if run.end == "time limit" else min(run.seconds, self._limit)
@@ -95,7 +100,9 @@ class ProgramRequests:
                 fault = compile_fault(run.stderr, "the compiler failed")
             self._ended = Judgement(0.0, 0, len(self._cases), fault)
             return
-        self._faults.append(self._fault_of(CaseRun(case, run, self._nonce, self._limit)))
+        began = time.monotonic()
+        self._faults.append(fault_of(CaseRun(case, run, self._nonce, self._limit), self._judging))
+        self._judging += time.monotonic() - began
 
     def _seconds(self) -> float | None:
         """Time that the next case may run; None where none is left."""

@@ -18,7 +18,7 @@ from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import BoundError, EncodingError, Opaque
 from guerdon.rewards.code.trusted.calls import CallAnswer
 from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, defined_by
-from guerdon.rewards.code.trusted.check_collected import collected, ended, outcomes, run_collected
+from guerdon.rewards.code.trusted.check_collected import collected, ended, only_test, outcomes, run_collected
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
 from guerdon.rewards.code.trusted.handles import ACTS_ON_OPERANDS, DERIVED, MADE, RETURNED, Exchange, Handle
@@ -239,7 +239,10 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
         check = namespace.get("check")
         if callable(check) and not isinstance(check, Candidate):  # one of the program
             return fault_of(check, ended(check(candidate)))
-        run_collected(namespace, text)
+        if test := only_test(text, namespace):
+            with outcomes():
+                return fault_of(test, ended(test()))
+        run_collected(namespace)
         return ""
 
     try:

@@ -2,7 +2,7 @@
 
 - They are called here, one after the other, and the first that fails ends them; no runner, plugin
   or fixture is there.
-- A function ``test`` without parameters is called too, if nothing in its text names it.
+- A function ``test`` without parameters is one where nothing else is collected or names it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from guerdon.errors import DataError
 
-__all__ = ["collected", "ended", "outcomes", "run_collected"]
+__all__ = ["collected", "ended", "only_test", "outcomes", "run_collected"]
 
 
 @contextmanager
@@ -39,15 +39,10 @@ def collected(namespace: dict[str, Any]) -> list[str]:
     return [name for name, one in namespace.items() if name == "check" or _is_collected(name, one)]
 
 
-def run_collected(namespace: dict[str, Any], text: str) -> None:
-    """Runs the tests that pytest would collect, and ``test``.
-
-    Args:
-        text: That has defined them.
-    """
-    alone = _has_test(text)
+def run_collected(namespace: dict[str, Any]) -> None:
+    """Runs the tests that pytest would collect."""
     for name, one in list(namespace.items()):
-        if not (_is_collected(name, one) or (alone and name == "test" and inspect.isfunction(one))):
+        if not _is_collected(name, one):
             continue
         if isinstance(one, type):
             _run_class(one)
@@ -62,14 +57,17 @@ def _is_collected(name: str, one: Any) -> bool:
     return name.startswith("test_") and inspect.isfunction(one)
 
 
-def _has_test(text: str) -> bool:
-    """Returns whether a text defines a function ``test`` that is no helper of its other tests."""
-    if "def test(" not in text:
-        return False
+def only_test(text: str, namespace: dict[str, Any]) -> Callable[[], Any] | None:
+    """The function ``test`` of a text, unless it helps other tests."""
+    if "def test(" not in text or collected(namespace):
+        return None
     tree = ast.parse(text)
-    found = [one for one in tree.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == "test"]
+    found = [
+        one for one in tree.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == "test"
+    ]
     named = any(isinstance(one, ast.Name) and one.id == "test" for one in ast.walk(tree))
-    return any(not ast.unparse(one.args) for one in found) and not named
+    is_alone = any(not ast.unparse(one.args) for one in found) and not named
+    return namespace.get("test") if is_alone else None
 
 
 def _run_class(one: type) -> None:
