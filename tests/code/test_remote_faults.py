@@ -84,6 +84,20 @@ def test_attempts_of_a_program_begin_anew_with_each_request_that_succeeds() -> N
     assert (result.rewards.item(), result.timings["code"]["retries"]) == (1.0, 9)
 
 
+def unavailable(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_requests_that_are_answered_keep_the_circuit_breaker_closed_while_programs_run() -> None:
+    cases = [{"stdin": str(number), "stdout": str(number + 1)} for number in range(30)]
+    with (
+        sandbox(lambda number, body: unavailable if number % 15 == 14 else incremented(body)) as server,
+        Dispatcher([remote(server, limit=Limit(concurrency=8))], batch_timeout=30) as dispatcher,
+    ):
+        result = dispatcher.score(completions=[block(INCREMENT)] * 24, cases=[cases] * 24)
+    assert result.rewards.ravel().tolist() == [1.0] * 24
+
+
 def not_json(handler: Handler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<html></html")
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use guerdon_core::batch::Batch;
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::limits::{NextRequest, Permit};
 use guerdon_core::payload::{Payload, SharedPayload};
 use guerdon_core::report::Report;
 use parking_lot::Mutex;
@@ -88,6 +89,18 @@ impl InFlightFrame {
         let inner = self.inner.lock();
         let frame = inner.frame.as_ref()?;
         frame.second_request().map(|permit| HedgePermit { permit, clock: frame.clock() })
+    }
+
+    /// Reports a request of a call that makes several as answered (`Frame::answered`).
+    pub fn answered(&self) -> Option<NextRequest> {
+        self.inner.lock().frame.as_mut()?.answered()
+    }
+
+    /// Goes on with the permit for the next request.
+    pub fn goes_on(&self, permit: Permit) {
+        if let Some(frame) = self.inner.lock().frame.as_mut() {
+            frame.goes_on(permit);
+        }
     }
 
     /// Completes a call with `end`, which does nothing if the scheduler has completed it.

@@ -90,6 +90,10 @@ impl KeptPrograms {
         self.0.lock().remove(&(batch, sample)).map(|(_, program, failed)| (program, failed))
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Drops those of batches that are done; returns whether any is left.
     pub fn drop_ended(&self) -> bool {
         let ended: Vec<KeptProgram> = {
@@ -98,7 +102,7 @@ impl KeptPrograms {
             kept.extract_if(.., |_, (batch, ..)| is_done(batch)).map(|(_, program)| program).collect()
         };
         drop(ended);
-        !self.0.lock().is_empty()
+        !self.is_empty()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::frame::reports::CallExtra;
 use crate::frame::trace::{AttemptEnd, status_of};
 use crate::frame::{Frame, LaneCounts};
 use crate::grid::Claim;
-use crate::limits::{Feedback, Permit};
+use crate::limits::{Feedback, NextRequest, Permit};
 use crate::outcome::{Cell, Failure, FailureKind, Note, Status, Times, Traceback};
 use crate::timeout_messages::no_setup;
 
@@ -262,6 +262,18 @@ impl Frame {
     pub fn second_request(&self) -> Option<Option<Permit>> {
         let Some(permit) = &self.permit else { return Some(None) };
         permit.another(self.clock.now_ns()).map(Some)
+    }
+
+    /// Reports a request of the running call as answered to the function's limiter, which gives a
+    /// permit for the next one; `None` without a limit.
+    pub fn answered(&mut self) -> Option<NextRequest> {
+        let now_ns = self.clock.now_ns();
+        Some(self.permit.take()?.answered(now_ns))
+    }
+
+    /// Goes on with the permit for the next request.
+    pub fn goes_on(&mut self, permit: Permit) {
+        self.permit = Some(permit);
     }
 
     /// Records that the call failed at one of several endpoints while others are up. The failure,

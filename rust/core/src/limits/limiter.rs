@@ -173,6 +173,12 @@ impl Limiter {
         self.acquire_by(&self.rules, now_ns, tokens, true)
     }
 
+    /// Requests a permit that may exceed `concurrency`.
+    fn acquire_beyond(self: &Arc<Self>, now_ns: u64, tokens: f64, waits: bool) -> AcquireResult {
+        let rates = Rules { concurrency: None, ..self.rules.clone() };
+        self.acquire_by(&rates, now_ns, Tokens::Counted(tokens), waits)
+    }
+
     /// Requests a permit. If `waits` is set, other engines can see that a call without one waits.
     fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens, waits: bool) -> AcquireResult {
         let mut state = self.state.lock();
@@ -384,11 +390,18 @@ impl Permit {
     /// waits until it has ended.
     #[must_use]
     pub fn another(&self, now_ns: u64) -> Option<Self> {
-        let rates = Rules { concurrency: None, ..self.limiter.rules.clone() };
-        match self.limiter.acquire_by(&rates, now_ns, Tokens::Counted(self.grant.tokens), false) {
+        match self.limiter.acquire_beyond(now_ns, self.grant.tokens, false) {
             AcquireResult::Permit(permit) => Some(permit),
             AcquireResult::Wait { .. } | AcquireResult::Refused(_) => None,
         }
+    }
+
+    /// Ends a request of the call, which was answered; returns what its next request needs.
+    #[must_use]
+    pub fn answered(self, now_ns: u64) -> NextRequest {
+        let (limiter, tokens) = (self.limiter.clone(), self.grant.tokens);
+        self.end(now_ns, Feedback::Ok, None, History::default());
+        NextRequest { limiter, tokens }
     }
 
     /// Ends the call; `tokens` is the number of tokens that it reported. True if its failure is
@@ -397,6 +410,21 @@ impl Permit {
         self.open = false;
         let end = Some(CallEnd { feedback, tokens, history });
         self.limiter.end(EndedPermit { grant: self.grant, now_ns, end })
+    }
+}
+
+/// The next request of a call that makes several, one after the other.
+#[derive(Debug)]
+pub struct NextRequest {
+    limiter: Arc<Limiter>,
+    tokens: f64,
+}
+
+impl NextRequest {
+    /// Requests a permit, which may exceed `concurrency`: the call has its place already.
+    #[must_use]
+    pub fn acquire(&self, now_ns: u64) -> AcquireResult {
+        self.limiter.acquire_beyond(now_ns, self.tokens, true)
     }
 }
 

@@ -25,7 +25,7 @@ mod window;
 
 pub use breaker::{Attempt, Breaker, BreakerState, History, Signal};
 pub use feedback::Feedback;
-pub use limiter::{AcquireResult, Limit, Limiter, Permit};
+pub use limiter::{AcquireResult, Limit, Limiter, NextRequest, Permit};
 pub use pauses::LONGEST_RETRY_AFTER;
 pub use rate_limiter::{Rules, Tokens};
 pub use warning::LimitWarning;

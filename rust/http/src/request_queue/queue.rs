@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::limits::{AcquireResult, NextRequest, Permit};
 use guerdon_core::member_call::JUDGMENTS;
-use guerdon_core::outcome::{Cell, Failure, Times};
+use guerdon_core::outcome::{Answer, Cell, Failure, Times};
 use guerdon_core::report::{Extra, Report};
 use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
@@ -186,22 +187,29 @@ impl RequestQueue {
         let key = RequestKey { group_size: 1, ..key };
         let (begun, mut failed) = match self.programs.take(key.own_batch, key.sample) {
             Some((program, failed)) => (Some(Program::Begun(program)), failed),
-            None => (None, 0),
+            None => (None, key.attempt.saturating_sub(1)),
         };
+        let was_begun = begun.is_some();
         let new = || self.bodies[0].text(frame_ref, samples).map(Program::New);
         let mut program = begun.or_else(new).ok_or_else(|| broken(NO_TEXTS.to_owned()))?;
-        let (mut run, mut progressed) = (None, false);
+        let (mut run, mut progressed, mut next) = (None, false, None);
         loop {
             match judge.next(program, run.take()).await {
                 ProgramStep::Send { program: begun, body, name } => {
+                    if let Some(next) = next.take() {
+                        frame_ref.goes_on(self.permit(&next).await?);
+                    }
                     match fleet.send(key, &request(body.into()), self.timeout).await {
                         Ok(scores) => {
                             (program, run) = (Program::Begun(begun), scores.run);
-                            (failed, progressed) = (0, true);
+                            (failed, progressed, next) = (0, true, frame_ref.answered());
                         }
                         Err(Failed { failure, others_up }) => {
                             failed = failed.saturating_add(1);
-                            if let Some((batch, sample)) = frame_ref.place(*call) {
+                            // Without progress it is begun again from its texts.
+                            let is_final = failure.answer.is_some_and(Answer::is_final);
+                            let kept = (progressed || was_begun) && failure.retryable && !is_final;
+                            if let Some((batch, sample)) = frame_ref.place(*call).filter(|_| kept) {
                                 self.programs.keep(&batch, sample, begun, failed);
                             }
                             let failure = Failure { progressed, ..failure_of(&name, failed, failure) };
@@ -213,6 +221,20 @@ impl RequestQueue {
                     return Ok(Scores { cells: vec![Cell::Value(score)], report, ..Scores::default() });
                 }
                 ProgramStep::Failed(reason) => return Err(broken(reason)),
+            }
+        }
+    }
+
+    /// Waits for the permit of a program's next request.
+    async fn permit(&self, next: &NextRequest) -> Result<Permit, Failed> {
+        loop {
+            let now_ns = self.clock.now_ns();
+            match next.acquire(now_ns) {
+                AcquireResult::Permit(permit) => return Ok(permit),
+                AcquireResult::Refused(reason) => return Err(broken(reason)),
+                AcquireResult::Wait { until_ns, .. } => {
+                    self.clock.sleep_until_ns(until_ns.min(now_ns.saturating_add(LONGEST_WAIT_NS))).await;
+                }
             }
         }
     }
@@ -268,7 +290,7 @@ impl RequestQueue {
     }
 
     pub fn is_busy(&self) -> bool {
-        self.calls.lock().is_busy() || self.keeps_repairs()
+        self.calls.lock().is_busy() || self.keeps_repairs() || !self.programs.is_empty()
     }
 
     /// Returns whether answers of calls that may be tried again are kept.
@@ -310,6 +332,8 @@ impl RequestQueue {
     }
 }
 
+/// A limiter is asked again after this time in any case.
+const LONGEST_WAIT_NS: u64 = 50_000_000;
 const NO_TEXTS: &str = "internal error: the texts of its request were not captured";
 
 /// A failure that is not retried.

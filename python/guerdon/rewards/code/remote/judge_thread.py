@@ -60,6 +60,7 @@ class ProgramThread:
                     self._next(judge, answer, *asked)
                 except Exception as error:  # a program must not end the thread
                     answer.fail(printable(str(error)) or type(error).__name__)
+                del question, asked, answer  # while it waits for the next one
         finally:
             judge.close()
 
