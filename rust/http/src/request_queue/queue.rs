@@ -363,7 +363,8 @@ async fn run_requests(guard: TaskGuard) {
         };
         let asked = async {
             if let Some(judge) = &queue.spec.programs {
-                return queue.run_program(judge, &fleet, key, &call, &samples, &request).await;
+                // Not in the state of every request.
+                return Box::pin(queue.run_program(judge, &fleet, key, &call, &samples, &request)).await;
             }
             match bodies.body(key, &call.0, &samples) {
                 Some(body) => fleet.send(key, &request(body), queue.timeout).await,
