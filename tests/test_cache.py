@@ -85,6 +85,8 @@ def test_kept_records_are_recorded_again(tmp_path: Path) -> None:
 
         with Dispatcher([noted], workers=1, log_metrics="all") as dispatcher:
             result = dispatcher.score(completions=["a", "bb"], level=[3, 4])
+            # A call that comes before the first has left is shared with it, and not cached.
+            dispatcher.score(completions=["a", "bb"], level=[3, 4])
             (column,) = dispatcher.reward_funcs
             logged.clear()
             column(prompts=["p"] * 2, completions=["a", "bb"], level=[3, 4], log_metric=metrics)
