@@ -21,7 +21,7 @@ from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 
 __all__ = ["CaseRun", "OutputJudge", "OutputJudging", "SandboxRun"]
 
-# For all outputs of a program; one of ``max_output`` bytes takes a fraction of it.
+# All outputs of a program have this time; one of ``max_output`` bytes takes a fraction of it.
 _WITHIN_S: Final = BESIDE_S
 # Beginning of a sandbox's substitute for an output that is not UTF-8.
 _UNDECODED: Final = "[DecodeError]"
