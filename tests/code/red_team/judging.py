@@ -81,7 +81,7 @@ def _batches() -> Iterator[tuple[str, list[tuple[Program, Style]], dict[str, Any
     for kind, options in (("cases", {}), ("check", {"check": "check"})):
         of_kind = [row for row in rows if (row[1] == "check") == (kind == "check")]
         yield kind, [row for row in of_kind if not row[0].hangs], {"timeout": TIMEOUT_S, **options}
-        # So short a time is none for an honest program on a busy machine: it is not judged by it.
+        # An honest program on a busy machine needs more time, so it is not judged by this one.
         yield f"{kind}_hanging", [row for row in of_kind if row[0].hangs], {"timeout": SHORT_S, **options}
 
 

@@ -40,7 +40,8 @@ class BatchPickler:
     once for all samples."""
 
     def __init__(self) -> None:
-        # By identity; each stays alive with its pickle, and the modules that this imports.
+        # Entries are by identity: the object, which stays alive, its pickle, and the modules that
+        # this imports.
         self._by_value: dict[int, tuple[object, bytes, set[str]]] = {}
 
     def dumps(self, columns: list[list[object]]) -> tuple[list[bytes], list[str]]:

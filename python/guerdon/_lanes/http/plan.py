@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import astuple, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from guerdon._functions.options import BATCH_WAIT
 from guerdon._lanes.http.address import read_small_file
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from guerdon._native import ProgramQuestions
 
 __all__ = ["Plan"]
+
+# Threads that judge programs: one whose outputs take long to judge leaves the others to the rest.
+_JUDGES: Final = 4
 
 
 class _ProgramJudge(Protocol):
@@ -165,8 +168,9 @@ class Plan:
 
         assert self.programs is not None
         questions = ProgramQuestions()
-        keys.append((questions, partial(self.programs.serve, questions, function)))
-        return len(keys) - 1
+        place = len(keys)
+        keys += [(questions, partial(self.programs.serve, questions, function))] * _JUDGES
+        return place
 
     def _client_certificate(self, function: str) -> tuple[bytes, bytes] | None:
         chain = _read(function, "client_cert", self.client_cert)

@@ -1,4 +1,4 @@
-"""The threads that judge the programs of one function whose sandbox is elsewhere, and make their
+"""A thread that judges programs of one function whose sandbox is elsewhere, and makes their
 requests for the http lane."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from guerdon._native import ProgramAnswer, ProgramQuestions
 from guerdon.rewards.code.remote.outputs import OutputJudge, OutputJudging, SandboxRun
@@ -16,8 +16,6 @@ from guerdon.rewards.code.trusted.compare import printable
 from guerdon.rewards.code.trusted.judgement import Judgement
 
 __all__ = ["ProgramThread"]
-
-_JUDGES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -33,23 +31,15 @@ class ProgramThread:
     request: dict[str, Any]
 
     def serve(self, questions: ProgramQuestions, name: str) -> threading.Thread:
-        """Answers questions on threads that end with them.
+        """Answers questions on a thread that ends with them.
 
         Args:
             name: The reward function's.
-
-        Returns:
-            The last of them to end.
         """
-        # A program whose outputs take long to judge leaves the others to the other threads.
-        threads = [
-            threading.Thread(target=self._answer, args=(questions,), name=f"guerdon judge of {name}", daemon=True)
-            for _ in range(_JUDGES)
-        ]
-        ending = threading.Thread(target=_join, args=(threads,), name=f"guerdon judges of {name}", daemon=True)
-        for thread in (*threads, ending):
-            thread.start()
-        return ending
+        target, called = self._answer, f"guerdon judge of {name}"
+        thread = threading.Thread(target=target, args=(questions,), name=called, daemon=True)
+        thread.start()
+        return thread
 
     def _answer(self, questions: ProgramQuestions) -> None:
         judge = OutputJudge(self.judging)  # its process starts with the first output
@@ -96,8 +86,3 @@ class ProgramThread:
 
 def _judged(answer: ProgramAnswer, found: Judgement) -> None:
     answer.judged(found.score, found.passed, found.cases, printable(found.reason))
-
-
-def _join(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        thread.join()

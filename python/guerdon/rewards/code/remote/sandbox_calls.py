@@ -45,6 +45,7 @@ _KNOWN = {
 
 def answer_call(source: str, prelude: str, limit: int) -> None:
     """Answer the one call that standard input holds; never returns."""
+    # Programs here have no such limit, and Python before 3.11 has none either.
     getattr(sys, "set_int_max_str_digits", int)(0)
     nonce, _, request = sys.stdin.read().partition("\n")
     call = json.loads(request)
