@@ -104,9 +104,8 @@ class SampleRewards:
         self._framework = framework
         self._failure_rate = ResultFailureRate([dispatcher])
         self._thread = EventLoopThread("guerdon-single-samples")
-        # Each is set once, by whichever thread comes first: at worst a warning comes twice.
-        self._failure_reported = False
-        self._error_reported = False
+        # Written by whichever thread comes first: at worst a warning comes twice.
+        self._warned_of: set[str] = set()
 
     async def reward(self, sample: FrameworkSample) -> float | None:
         """The weighted sum of the functions' rewards; None if there is none.
@@ -119,7 +118,8 @@ class SampleRewards:
             result = await self.dispatcher.ascore_one(**sample.arguments())
             self._failure_rate.add_one(result)
         except GuerdonError as error:
-            self._report_error(error)
+            can_not = f"a sample of {self._framework} can't be scored, and {self._framework} may only log that"
+            self.warn_once("error", f"{can_not}: {error}")
             raise
         if result.total == result.total:
             return result.total
@@ -161,29 +161,21 @@ class SampleRewards:
         """The result of a coroutine, for a synchronous caller on any thread."""
         return self._thread.run(coroutine)
 
+    def warn_once(self, what: str, message: str) -> None:
+        """Warns, of each `what` once."""
+        if what not in self._warned_of:
+            self._warned_of.add(what)
+            warnings.warn(message, GuerdonWarning, stacklevel=3)
+
     def _report_failure(self, result: SampleResult) -> None:
-        if self._failure_reported:
-            return
-        self._failure_reported = True
         reasons = "; ".join(
             f"{name!r} {result.status[name].label}: {reason}" for name, reason in result.reasons.items()
         )
-        warnings.warn(
+        self.warn_once(
+            "failure",
             f"a sample of {self._framework} has no reward ({reasons or 'all functions abstained or were skipped'}); {self._becomes}. Further "
             "ones are not reported one by one: a function that fails on more than `max_failure_rate` of its last samples "
             "raises RewardFailureError.",
-            GuerdonWarning,
-            stacklevel=2,
-        )
-
-    def _report_error(self, error: GuerdonError) -> None:
-        if self._error_reported:
-            return
-        self._error_reported = True
-        warnings.warn(
-            f"a sample of {self._framework} can't be scored, and {self._framework} may only log that: {error}",
-            GuerdonWarning,
-            stacklevel=2,
         )
 
 
