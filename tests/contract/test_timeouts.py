@@ -71,6 +71,22 @@ def test_a_group_that_runs_too_long_fails_whole_and_alone() -> None:
         assert result.status[:, :, lane].tolist() == [[0, 0], [Status.TIMEOUT] * 2, [0, 0]]
 
 
+def sleep_listed(completions: list[str], seconds: list[float], **columns: Any) -> list[float]:
+    """A function of TRL's batch contract."""
+    return [behaviours.sleep(each) for each in seconds]
+
+
+def test_a_sample_that_hangs_costs_what_the_docs_say() -> None:
+    """The table "When one sample hangs" of docs/from-trl.md."""
+    short: dict[str, Any] = {"timeout": 2.5, "grace": 0.2}
+    plain = reward(sleep_listed, name="plain", **short)
+    rowwise = reward(sleep_listed, name="rowwise", rowwise=True, **short)
+    with Dispatcher([plain, rowwise, reward(behaviours.sleep, **short)], workers=2, max_failure_rate=1.0) as made:
+        result = made.score(completions=["c"] * 4, seconds=[0.0, LONG, 0.0, 0.0])
+    one = [0, Status.TIMEOUT, 0, 0]
+    assert result.status[:, 0].T.tolist() == [[Status.TIMEOUT] * 4, one, one]
+
+
 @pytest.mark.fault(
     "far more calls wait than the timeout would allow to run",
     sees="nothing: the timeout begins when a call starts",
