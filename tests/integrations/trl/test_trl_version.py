@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -49,6 +51,12 @@ def test_a_newer_trl_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
         trl_version.require_trl("GRPOTrainer")
     trl_version.require_trl("GRPOTrainer")  # warnings are errors here
     trl_version.require_trl("AsyncGRPOTrainer")
+
+
+def test_the_extra_of_our_trainers_pins_the_trl_that_they_derive_from() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    major, minor = trl_version.DERIVED_FROM
+    assert f"trl=={major}.{minor}.*" in project["optional-dependencies"]["trl-async"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -48,15 +48,13 @@ _find, __dir__ = _names(globals(), _HOMES)
 
 def __getattr__(name: str) -> object:
     if _HOMES.get(name, "").endswith(".trainer"):
-        from guerdon.integrations.trl.trl_version import moved, require_http_clients, require_trl
+        from guerdon.integrations.trl.trl_version import advice, require_trl, unusable
 
         require_trl(name)
-        if name == "AsyncGRPOTrainer":
-            require_http_clients(name)
         try:
             return _find(name)
         except (ImportError, AttributeError) as error:
             if "trl" not in f"{getattr(error, 'name', None)} {error}":
                 raise
-            raise moved(name, error) from error
+            raise unusable(name, f"can't be made ({error}): {advice()}") from error
     return _find(name)

@@ -1,4 +1,4 @@
-"""Other values for the arguments of a trainer, and for a while for its attributes."""
+"""Values for a trainer's arguments, and for a while for its attributes; the base of mixins."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import GuerdonError
 from guerdon.integrations.trl import trl_version
+
+if TYPE_CHECKING:
+    Mixin: Any  # has what a class of TRL has, which is not typed
+else:
+    Mixin = object
 
 
 @contextmanager
@@ -42,16 +47,12 @@ def replace_argument(
     """
     if name in named:
         return args, {**named, name: change(named[name])}
-    for one in kind.__mro__:
-        if "__init__" not in vars(one):
-            continue
-        parameters = list(inspect.signature(vars(one)["__init__"]).parameters.values())[1:]
+    for init in (vars(one)["__init__"] for one in kind.__mro__ if "__init__" in vars(one)):
+        parameters = list(inspect.signature(init).parameters.values())[1:]
         places = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        if name in places:
+        if name in places[: len(args)]:
             place = places.index(name)
-            if place < len(args):
-                return (*args[:place], change(args[place]), *args[place + 1 :]), dict(named)
-            break
-        if not any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
-            break  # a different signature
+            return (*args[:place], change(args[place]), *args[place + 1 :]), dict(named)
+        if name in places or not any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
+            break  # not given, or a different signature
     return args, dict(named)

@@ -16,15 +16,15 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import RegistrationError
 
 
-def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dispatcher | None]:
+def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float], Dispatcher | None]:
     """The list for TRL, its weights as given to dispatchers, and the dispatcher made for the rest.
 
     Args:
         given: What a trainer was given as its reward functions: one, a list, a dispatcher, or None.
 
     Returns:
-        The list; one weight per entry, None if no dispatcher in it was given any; the dispatcher
-        for functions that belong to none, None if there are none.
+        The list; one weight per entry; the dispatcher for functions that belong to none, None if
+        there are none.
 
     Raises:
         RegistrationError: A function can't work.
@@ -32,24 +32,19 @@ def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dis
     entries = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
     functions: list[Any] = []
     weights: list[float] = []
-    weighted = False
     for entry in entries:
-        if isinstance(entry, Dispatcher):
-            functions.extend(entry.reward_funcs)
-            weights.extend(entry.reward_weights)
-            weighted = weighted or entry.options["weights"] is not None
-        else:
-            columns, own_weights = spread([entry], None)
-            functions.extend(columns)
-            weights.extend(own_weights or [1.0] * len(columns))
-            weighted = weighted or own_weights is not None
+        columns, own_weights = (
+            (entry.reward_funcs, entry.reward_weights) if isinstance(entry, Dispatcher) else spread([entry], None)
+        )
+        functions.extend(columns)
+        weights.extend(own_weights or [1.0] * len(columns))
     plain = [
         index for index, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
     ]
     own = Dispatcher([functions[index] for index in plain]) if plain else None
     for index, column in zip(plain, own.reward_funcs if own else (), strict=True):
         functions[index] = column
-    return functions, weights if weighted else None, own
+    return functions, weights, own
 
 
 def dispatcher_of(column: RewardColumn) -> Dispatcher:

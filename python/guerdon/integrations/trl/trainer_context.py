@@ -13,6 +13,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -106,7 +107,9 @@ class TRLTrainerContext(TrainerContext):
         dist = _distributed()
         if dist is None or not self._runs_here():
             return error, [failures]
-        mine = RankReport(None if error is None else (_kind(error), str(error)), failures)
+        # A class that every rank has, and that takes just a message.
+        common = type(error) if isinstance(error, GuerdonError) else GuerdonError
+        mine = RankReport(None if error is None else (common, str(error)), failures)
         every: list[RankReport] = [mine] * dist.get_world_size()
         dist.all_gather_object(every, mine)
         for rank, one in enumerate(every):
@@ -136,12 +139,20 @@ class SilentTrainerContext(TRLTrainerContext):
 
     def _runs_here(self) -> bool:
         # Each rank of TRL's own trainers calls its functions.
-        ours = any(owner is self._trainer and _is_trl(module) for owner, module in owners_of_reward_funcs())
+        ours = any(
+            owner is self._trainer and module.partition(".")[0] == "trl" for owner, module in owners_of_reward_funcs()
+        )
         return ours and super()._runs_here()
 
 
-def raise_together(trainer: Any, error: Exception | None) -> None:
-    """Raises on all ranks the error of the first rank that has one. Collective."""
+@contextmanager
+def raised_together(trainer: Any) -> Iterator[None]:
+    """Raises, at the end, on all ranks the error of the first rank that has one. Collective."""
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as raised:
+        error = raised
     agreed = TRLTrainerContext(TrainerMemory(), trainer).agree(error, None)
     if agreed is not None:
         raise agreed from None
@@ -186,18 +197,9 @@ def _just_these(functions: Any, rewards: RewardList) -> bool:
     return all(found == place if place not in rewards.model_places else found is None for place, found in places)
 
 
-def _is_trl(module: str) -> bool:
-    return module.partition(".")[0] == "trl"
-
-
 def _distributed() -> Any:
     """torch.distributed, if more than one process runs in it; never imports it."""
     dist: Any = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() < 2:
         return None
     return dist
-
-
-def _kind(error: Exception) -> type[Exception]:
-    """A class that every rank has, and that takes just a message."""
-    return type(error) if isinstance(error, GuerdonError) else GuerdonError

@@ -22,6 +22,9 @@ _INSTEAD: Final = (
     "reward_funcs=Dispatcher([...]).reward_funcs."
 )
 
+# Packages that a trainer of TRL imports and does not bring.
+_HTTP_CLIENTS: Final = {"AsyncGRPOTrainer": ("aiohttp", "requests")}
+
 _warned: set[str] = set()  # versions that were warned of; written by `require_trl`
 
 
@@ -32,15 +35,16 @@ def require_trl(name: str) -> None:
         name: What is imported, for the message.
 
     Raises:
-        ImportError: TRL is missing or older.
+        ImportError: TRL is missing or older, or TRL's asynchronous trainer lacks a package that it
+            does not bring.
     """
     try:
         installed = metadata.version("trl")
     except metadata.PackageNotFoundError:
-        raise _unusable(name, f"needs TRL {_NAME}, and trl is not installed: {_INSTALL}") from None
+        raise unusable(name, f"needs TRL {_NAME}, and trl is not installed: {_INSTALL}") from None
     found = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
     if found < DERIVED_FROM:
-        raise _unusable(name, f"needs TRL {_NAME}, and trl {installed} is installed: {_INSTALL} {_INSTEAD}")
+        raise unusable(name, f"needs TRL {_NAME}, and trl {installed} is installed: {_INSTALL} {_INSTEAD}")
     if found > DERIVED_FROM and installed not in _warned:
         _warned.add(installed)
         warnings.warn(
@@ -49,6 +53,10 @@ def require_trl(name: str) -> None:
             GuerdonWarning,
             stacklevel=4,
         )
+    missing = [package for package in _HTTP_CLIENTS.get(name, ()) if find_spec(package) is None]
+    if missing:
+        speaks = f"{' and '.join(missing)}, with which TRL's asynchronous trainer speaks to vLLM"
+        raise unusable(name, f"needs {speaks}: {pip_install('trl-async')}")
 
 
 def advice() -> str:
@@ -56,27 +64,6 @@ def advice() -> str:
     return f"they derive from TRL {_NAME}, and trl {metadata.version('trl')} is installed. {_INSTALL} {_INSTEAD}"
 
 
-def moved(name: str, error: Exception) -> ImportError:
-    """The error for a trainer of which TRL has moved a part."""
-    return _unusable(name, f"can't be made ({error}): {advice()}")
-
-
-def _unusable(name: str, why: str) -> ImportError:
+def unusable(name: str, why: str) -> ImportError:
+    """The error for a trainer that can't be imported."""
     return ImportError(f"guerdon.integrations.trl.{name} {why}", name="trl")
-
-
-def require_http_clients(name: str) -> None:
-    """Checks for what TRL's asynchronous trainer speaks to vLLM with, and does not bring.
-
-    Args:
-        name: What is asked for.
-
-    Raises:
-        ImportError: One is missing.
-    """
-    missing = [package for package in ("aiohttp", "requests") if find_spec(package) is None]
-    if missing:
-        raise ImportError(
-            f"guerdon.integrations.trl.{name} needs {' and '.join(missing)}, with which TRL's asynchronous trainer speaks to "
-            f"vLLM: {pip_install('trl-async')}"
-        )

@@ -13,7 +13,7 @@ trl = pytest.importorskip("trl")
 from guerdon import Dispatcher, RegistrationError, RewardFailureError, reward  # noqa: E402
 from guerdon.integrations.trl import GRPOTrainer, Pipeline, pipelined  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
-from tests.integrations.trl.tiny_trainer import assert_same_entry, make_trainer, without_times  # noqa: E402
+from tests.integrations.trl.tiny_trainer import assert_same_entry, make_scorer, make_trainer, without_times  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
@@ -122,8 +122,10 @@ class Scaled(trl.GRPOTrainer):  # type: ignore[misc]
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         return self.factor * super()._compute_loss(model, inputs)
 
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
-        return super()._calculate_rewards(*args, **kwargs) * self.factor
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        lengths = rewards.new_tensor([len(ids) for ids in completion_ids_list])
+        return rewards * self.factor - lengths[:, None] / 100
 
 
 class Complete(trl.GRPOTrainer):  # type: ignore[misc]
@@ -135,11 +137,13 @@ class Complete(trl.GRPOTrainer):  # type: ignore[misc]
 
 
 def test_overrides_of_a_users_class_still_apply(tmp_path: Path) -> None:
-    plain = make_trainer(list(REWARDS), tmp_path, trainer_class=Scaled, more={"factor": 0.5}, **SIZES)
+    """Once, also to the rewards of a model, and with what TRL would give them."""
+    functions = [*REWARDS, make_scorer(tmp_path)]
+    plain = make_trainer(list(functions), tmp_path, trainer_class=Scaled, more={"factor": 0.5}, **SIZES)
     plain.train()
     for mode in ("off", "all"):
         more = {"factor": 0.5, "pipeline": mode}
-        ours = make_trainer(list(REWARDS), tmp_path, trainer_class=pipelined(Scaled), more=more, **SIZES)
+        ours = make_trainer(list(functions), tmp_path, trainer_class=pipelined(Scaled), more=more, **SIZES)
         assert isinstance(ours, Scaled)
         with ours.dispatchers[0]:
             ours.train()

@@ -7,7 +7,7 @@ Either comes once, when the trainer is made, with the reason and what to change.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_pipeline(
-    pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher], problems: Mapping[str, str] | None = None
+    pipeline: Pipeline, trainer: Any, dispatchers: Sequence[Dispatcher], problems: Mapping[str, str] | None = None
 ) -> Pipeline:
     """Refuses what the pipeline can't do with this trainer, and warns where it may surprise.
 
@@ -33,7 +33,6 @@ def check_pipeline(
     Raises:
         RegistrationError: A part can't work with this trainer.
     """
-    dispatchers = tuple(dispatchers)
     if not dispatchers:
         if pipeline != PRESETS["off"]:
             warnings.warn(
@@ -117,7 +116,7 @@ def _lookahead_problem(trainer: Any) -> str | None:
 _PROBLEMS: Final = {"overlap": _overlap_problem, "mini_batch": _mini_batch_problem, "lookahead": _lookahead_problem}
 
 
-def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
+def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: Sequence[Dispatcher]) -> Iterable[str]:
     """Yields surprises in a pipeline that works, each with what to do."""
     args = trainer.args
     yield from _whole_batch_functions(pipeline, dispatchers)
@@ -159,7 +158,7 @@ def _other_gradients(trainer: Any) -> Iterable[str]:
         )
 
 
-def _whole_batch_functions(pipeline: Pipeline, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
+def _whole_batch_functions(pipeline: Pipeline, dispatchers: Sequence[Dispatcher]) -> Iterable[str]:
     """Names the functions that are called once a batch, after its last completion: no part of the
     batch has all its rewards before."""
     names = [spec.name for dispatcher in dispatchers for spec in dispatcher._specs if spec.shape == "batch"]

@@ -20,7 +20,7 @@ class GeneratedBatch:
     Attributes:
         source: The rows that it was generated from, as the data gave them.
         policy_step: Optimizer steps that the policy that wrote it had made.
-        index: Which batch of the run, counted from 0.
+        given: What TRL gave its reward functions: the data, prompts, completions, token ids.
         output: What TRL made of it, except the advantages.
         logs: The trainer's logs of its generation, kept apart until training on it begins.
         rng_state: The state of the random numbers where TRL would shuffle the rows.
@@ -30,13 +30,9 @@ class GeneratedBatch:
 
     source: Any
     policy_step: int
-    index: int
     scoring: BatchScoring | None = None
     early_scoring: EarlyScoring | None = None  # of a pipeline with overlap
-    # What TRL gave its reward functions.
-    inputs: list[dict[str, Any]] = field(default_factory=list)
-    prompts: list[Any] = field(default_factory=list)
-    completions: list[Any] = field(default_factory=list)
+    given: Sequence[Any] = ()
     environments: list[Any] = field(default_factory=list)
     output: dict[str, Any] = field(default_factory=dict)
     logs: dict[str, Any] = field(default_factory=dict)

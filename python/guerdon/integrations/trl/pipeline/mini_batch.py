@@ -13,7 +13,7 @@ from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_b
 
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, select_rows
 from guerdon.integrations.trl.pipeline.trainer_logs import log_generation
-from guerdon.integrations.trl.trainer_context import raise_together
+from guerdon.integrations.trl.trainer_context import raised_together
 
 
 class MiniBatches:
@@ -40,7 +40,7 @@ class MiniBatches:
 
     def _next(self) -> dict[str, Any]:
         trainer, generated = self._trainer, self._generated
-        size = len(generated.prompts) // self._count
+        size = len(generated.source) // self._count
         first = len(self._pieces) * size
         if not self._pieces:
             log_generation(trainer, generated)
@@ -64,18 +64,14 @@ class MiniBatches:
         """Waits for all rewards, and logs them as TRL logs a batch."""
         trainer, generated = self._trainer, self._generated
         trainer.complete(trainer.scoring_of(generated))
-        trainer.replay(generated, range(len(generated.prompts)), record=True)
+        trainer.replay(generated, range(len(generated.source)), record=True)
 
     def _take_groups(self, rows: int) -> list[int]:
         """Waits for `rows` rows; gives the new ones. An error on one rank is raised on all."""
         trainer, known = self._trainer, len(self._rows)
         scoring = trainer.scoring_of(self._generated)
-        error: Exception | None = None
-        try:
+        with raised_together(trainer):
             while len(self._rows) < rows:
                 group = scoring.next_group()
                 self._rows.extend(range(group * trainer.num_generations, (group + 1) * trainer.num_generations))
-        except Exception as failed:
-            error = failed
-        raise_together(trainer, error)
         return self._rows[known:]

@@ -9,78 +9,68 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from trl.data_utils import is_conversational
 from trl.trainer import grpo_trainer
 
+from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed, OnComplete
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 
+@dataclass(eq=False)
 class EarlyScoring:
     """The rows of one batch whose rewards begin before the batch is generated.
 
-    Args:
+    Attributes:
         trainer: TRL's.
         scoring: The batch's rewards, not begun.
         inputs: The data's rows.
         prompts: What is generated from, one per row.
         given: What is the same for all rows, as TRL gives it.
         feed: Of completions between ranks; None where there is none.
+        watched: Whether a generation was watched; written by `watching`.
     """
 
-    def __init__(
-        self,
-        trainer: Any,
-        scoring: BatchScoring,
-        inputs: Sequence[Mapping[str, Any]],
-        prompts: Any,
-        given: dict[str, Any],
-        feed: CompletionFeed | None = None,
-    ) -> None:
-        self._trainer = trainer
-        self.scoring = scoring
-        self._inputs = inputs
-        self._prompts = prompts
-        self._given = given
-        self._prompt_ids: Sequence[Any] = ()  # written when generation starts
-        self._feed = feed
-        self._begun: dict[int, tuple[list[int], Any]] = {}  # by row, token ids and completion
-        self.watched = False  # whether a generation was watched; written by `watching`
-        self._error: Exception | None = None  # kept for `finish`, where all ranks agree on it
+    trainer: Any
+    scoring: BatchScoring
+    inputs: Sequence[Mapping[str, Any]]
+    prompts: Any
+    given: dict[str, Any]
+    feed: CompletionFeed | None = None
+    watched: bool = False
+    _prompt_ids: Sequence[Any] = ()  # written when generation starts
+    # By row, token ids and completion.
+    _begun: dict[int, tuple[list[int], Any]] = field(default_factory=dict)
+    _error: Exception | None = None  # kept for `finish`, where all ranks agree on it
 
     @contextmanager
     def watching(self, prompt_ids: Sequence[Any]) -> Iterator[None]:
         """Sees rows end while TRL generates."""
-        trainer = self._trainer
+        trainer = self.trainer
         self.watched = True
         self._prompt_ids = prompt_ids
         if trainer.use_vllm:
             client: Any = getattr(trainer.vllm_generation, "vllm_client", None)
-            feed = self._feed
+            feed = self.feed
             if not hasattr(client, "on_complete"):  # only rank 0 talks to the server
                 with nullcontext() if feed is None else feed.receiving(self.completed):
                     yield
                 return
-            client.on_complete = self._completed_anywhere
             if feed is not None:
                 feed.begin()
-            try:
+            with patched(client, {"on_complete": self._completed_anywhere}):
                 yield
-            finally:
-                client.on_complete = None
             return
         module = trainer.accelerator.unwrap_model(trainer.model_wrapped)
         if hasattr(module, "peft_config") and hasattr(module, "get_base_model"):
             module = module.get_base_model()
         hook = _EndOfRowHook(len(prompt_ids), trainer.eos_token_ids, self.completed)
-        handle = module.register_forward_pre_hook(hook, with_kwargs=True)
-        try:
+        with module.register_forward_pre_hook(hook, with_kwargs=True):
             yield
-        finally:
-            handle.remove()
 
     def completed(self, rows: list[int], ids: list[list[int]]) -> None:
         """These rows of this rank are complete, with these tokens."""
@@ -89,7 +79,7 @@ class EarlyScoring:
         try:
             completions = self._decode(rows, ids)
             if not self._begun:
-                self.scoring.open(self._given)
+                self.scoring.open(self.given)
             self._add(rows, completions, ids)
             self._begun.update(zip(rows, zip(ids, completions, strict=True), strict=True))
         except Exception as error:
@@ -97,9 +87,9 @@ class EarlyScoring:
 
     def _completed_anywhere(self, rows: list[int], ids: list[list[int]]) -> None:
         """Does as `completed` for rows that are counted over all ranks."""
-        count = len(self._inputs)
-        if self._feed is not None:
-            self._feed.send(rows, ids, count)
+        count = len(self.inputs)
+        if self.feed is not None:
+            self.feed.send(rows, ids, count)
         own = [place for place, row in enumerate(rows) if row < count]
         if own:
             self.completed([rows[place] for place in own], [ids[place] for place in own])
@@ -123,7 +113,8 @@ class EarlyScoring:
         rest = [row for row in range(len(completions)) if row not in self._begun]
         if rest:
             self._add(rest, [completions[row] for row in rest], [ids[row] for row in rest])
-        self.scoring.finish()
+        for appender in self.scoring.appenders:
+            appender.finish()
         return True
 
     @property
@@ -132,13 +123,14 @@ class EarlyScoring:
         return len(self._begun)
 
     def _add(self, rows: list[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
-        columns = columns_of([self._inputs[row] for row in rows])
-        self.scoring.add(rows, [self._prompts[row] for row in rows], completions, ids, columns)
+        columns = columns_of([self.inputs[row] for row in rows])
+        for appender in self.scoring.appenders:
+            appender.add(completions, [self.prompts[row] for row in rows], ids, columns, indices=rows)
 
     def _decode(self, rows: list[int], ids: list[list[int]]) -> list[Any]:
         """The completions as TRL gives them to reward functions."""
-        trainer = self._trainer
-        if not is_conversational({"prompt": self._prompts[0]}):
+        trainer = self.trainer
+        if not is_conversational({"prompt": self.prompts[0]}):
             return list(trainer.processing_class.batch_decode(ids, skip_special_tokens=True))
         tokenizer = trainer._tokenizer
         # A trainer without tools takes a message's text as it is.

@@ -8,7 +8,6 @@ before the rewards begin and after the last has come.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,9 @@ class RankExchange:
         ranks: How many there are.
         rows: Rows of each rank.
         size: Completions per prompt.
-        arguments: By which dispatchers know the trainer.
     """
 
-    def __init__(
-        self, rank: int, ranks: int, rows: int, size: int, arguments: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
-        self.arguments = arguments
+    def __init__(self, rank: int, ranks: int, rows: int, size: int) -> None:
         self._own = slice(rank * rows, (rank + 1) * rows)
         # This rank scores the rows from the first group that begins on it to the first that begins
         # behind it: none where no group begins on it.

@@ -40,6 +40,7 @@ class BatchScoring:
         exchange: Of rows with other ranks, where groups lie on several.
 
     Attributes:
+        appenders: Add the samples of a batch that was opened.
         completed: Whether `complete` has returned.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
@@ -57,11 +58,13 @@ class BatchScoring:
         self._dispatchers = dispatchers_of(self._functions)
         self._samples = samples
         self._size = size
-        self._exchange = exchange
+        self.exchange = exchange
+        # Names the trainer to dispatchers; written where rows are exchanged.
+        self._given: Mapping[str, Any] = {}
         self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
         self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)
-        self._started: list[tuple[Dispatcher, TrainerBatch]] = []
-        self._appenders: list[Appender] = []  # of batches whose samples come one after another
+        self._started: dict[Dispatcher, TrainerBatch] = {}
+        self.appenders: list[Appender] = []
         self._given_out: set[int] = set()
         self.completed = False
         self.held: list[Batch] = []
@@ -77,50 +80,23 @@ class BatchScoring:
         Raises:
             DataError: The batch can't be scored as it is.
         """
-        if self._exchange is not None:
+        if self.exchange is not None:
             by_row = {name: values for name, values in given.items() if isinstance(values, list)}
-            given = {**given, **self._exchange.columns(by_row)}
-            if self._exchange.scored == 0:
+            self._given = given = {**given, **self.exchange.columns(by_row)}
+            if self.exchange.scored == 0:
                 return
         for dispatcher in self._dispatchers:
-            self._started.append((dispatcher, dispatcher._trainer_batches.start(given, self.held)))
+            self._started[dispatcher] = dispatcher._trainer_batches.start(given, self.held)
 
     def open(self, given: Mapping[str, Any]) -> None:
-        """Begins the batch without samples: they come by `add`, all of them before `finish`.
+        """Begins the batch without samples: they come by the `appenders`, which are finished then.
 
         Args:
             given: What is the same for all of them, by name.
         """
         for dispatcher in self._dispatchers:
-            batch, appender = dispatcher._trainer_batches.open(given, self._samples, self.held)
-            self._started.append((dispatcher, batch))
-            self._appenders.append(appender)
-
-    def add(
-        self,
-        rows: Sequence[int],
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        completion_ids: Sequence[list[int]],
-        columns: Mapping[str, list[Any]],
-    ) -> None:
-        """Starts the functions on some rows of a batch that was opened, each in its place.
-
-        Raises:
-            DataError: They can't be scored as they are.
-        """
-        for appender in self._appenders:
-            appender.add(completions, prompts, completion_ids, columns, indices=rows)
-
-    def finish(self) -> None:
-        """All rows were added."""
-        for appender in self._appenders:
-            appender.finish()
-
-    @property
-    def exchanges(self) -> bool:
-        """Returns whether rows are exchanged with other ranks."""
-        return self._exchange is not None
+            self._started[dispatcher], appender = dispatcher._trainer_batches.open(given, self._samples, self.held)
+            self.appenders.append(appender)
 
     @property
     def others(self) -> list[int]:
@@ -140,7 +116,7 @@ class BatchScoring:
         started = time.monotonic()
         try:
             while not (new := self._new_groups()):
-                under_way = [batch.pending for _, batch in self._started if not batch.pending.done]
+                under_way = [batch.pending for batch in self._started.values() if not batch.pending.done]
                 if under_way:  # the one with the fewest groups most likely lacks the next one
                     min(under_way, key=lambda pending: len(pending.completed()))._wait_for_news(None)
         finally:
@@ -148,7 +124,7 @@ class BatchScoring:
         group = new[0]
         self._given_out.add(group)
         rows = slice(group * self._size, (group + 1) * self._size)
-        for dispatcher, batch in self._started:
+        for dispatcher, batch in self._started.items():
             rewards, status = batch.pending._batch.group(group)
             if dispatcher.closed and bool((status == Status.CANCELLED).any()):
                 raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
@@ -157,7 +133,7 @@ class BatchScoring:
 
     def _new_groups(self) -> list[int]:
         """Groups that are complete everywhere and were not handed out."""
-        first, *others = (batch.pending.completed() for _, batch in self._started)
+        first, *others = (batch.pending.completed() for batch in self._started.values())
         common = set(first).intersection(*others).difference(self._given_out)
         return [group for group in first if group in common]
 
@@ -169,17 +145,16 @@ class BatchScoring:
         """
         if self.completed:
             return
-        batches = dict(self._started)
         for dispatcher in self._dispatchers:
-            if batches:
-                rewards, status = self._outcome(dispatcher, batches[dispatcher])
+            batch = self._started.get(dispatcher)
+            if batch is not None:
+                rewards, status = self._outcome(dispatcher, batch)
             else:  # all groups of this rank begin on others
+                dispatcher._trainer_batches.complete_without_rows(self._given)
                 count = len(dispatcher.names)
                 rewards, status = np.empty((0, count), np.float32), np.empty((0, count), np.uint8)
-            if self._exchange is not None:
-                if not self._started:
-                    dispatcher._trainer_batches.complete_without_rows(self._exchange.arguments)
-                rewards, status = self._exchange.values(rewards), self._exchange.values(status)
+            if self.exchange is not None:
+                rewards, status = self.exchange.values(rewards), self.exchange.values(status)
             self._keep(dispatcher, slice(None), rewards, status)
         self.completed = True
 
@@ -207,8 +182,7 @@ class BatchScoring:
     def open_groups(self) -> int:
         """Groups that are not complete now."""
         most = 0
-        for _, batch in self._started:
-            pending = batch.pending
+        for pending in (batch.pending for batch in self._started.values()):
             left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
             most = max(most, -(-left // self._size))
         return most

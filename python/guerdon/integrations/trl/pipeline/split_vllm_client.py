@@ -74,15 +74,13 @@ def _as_they_come(ask: Callable[[Any], Any], jobs: Sequence[Any]) -> Generator[t
     waiting, ended = deque(enumerate(jobs)), SimpleQueue[tuple[int, Any, BaseException | None]]()
 
     def work() -> None:
-        while waiting:
-            try:
+        with contextlib.suppress(IndexError):  # another thread took the last one
+            while True:
                 index, job = waiting.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            try:
-                ended.put((index, ask(job), None))
-            except BaseException as error:
-                ended.put((index, None, error))
+                try:
+                    ended.put((index, ask(job), None))
+                except BaseException as error:
+                    ended.put((index, None, error))
 
     try:
         for number in range(min(MAX_REQUESTS, len(jobs))):

@@ -49,10 +49,9 @@ class PipelinedTrainer(BatchRewards):
         self._generated_ahead: deque[GeneratedBatch] = deque()  # not trained on yet, oldest first
         self._trained_batch: GeneratedBatch | None = None  # in training
         self._prefetcher = Prefetcher()
-        self._num_generated = 0
         self._rng_after_shuffle: torch.Tensor | None = None  # restored after TRL's shuffle
         self._own_dispatcher: Dispatcher | None = None
-        weights: list[float] | None = None
+        weights: list[float] = []
 
         def resolve(given: Any) -> list[Any]:
             nonlocal weights
@@ -64,9 +63,10 @@ class PipelinedTrainer(BatchRewards):
         if any(not isinstance(one, RewardColumn) and not is_reward_model(one) for one in self.reward_funcs):
             # Those that a class brings itself.
             self.reward_funcs[:], _, self._own_dispatcher = resolve_reward_funcs(self.reward_funcs)
-        if self.args.reward_weights is None and weights is not None:
+        if self.args.reward_weights is None:
             for index, weight in enumerate(weights):  # those behind are environments'
-                self.reward_weights[index] = weight
+                if weight != 1.0:
+                    self.reward_weights[index] = weight
         self.dispatchers: tuple[Dispatcher, ...] = dispatchers_of(self.reward_funcs)
         if any(dispatcher.closed for dispatcher in self.dispatchers):
             raise RegistrationError(
@@ -84,7 +84,6 @@ class PipelinedTrainer(BatchRewards):
 
     def _inner_training_loop(self, *args: Any, **named: Any) -> Any:
         self._prefetcher = Prefetcher()
-        self._num_generated = 0
         for dispatcher in self.dispatchers:  # before anything is generated
             context = TRLTrainerContext(TrainerMemory(), self)
             context.check_weights(dispatcher._reward_list)
@@ -117,10 +116,10 @@ class PipelinedTrainer(BatchRewards):
 
     def _cancel_ahead(self) -> None:
         """Cancels the batches that were not trained on: no batch of a run goes on after it."""
-        for generated in (*self._generated_ahead, *filter(None, (self._trained_batch, self._generating))):
+        for generated in self._generated_batches():
             generated.cancel()
         self._generated_ahead.clear()
-        self._trained_batch = self._generating = None
+        self._trained_batch = None
         if self.pipeline.defers:
             self._buffered_inputs = None
 
@@ -141,21 +140,17 @@ class PipelinedTrainer(BatchRewards):
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
         if not self.pipeline.defers:
-            generated = self._trained_batch = self._new_batch(inputs)
-            self._generating = generated
-            try:
+            generated = self._trained_batch = GeneratedBatch(inputs, self.state.global_step)
+            with patched(self, {"_generating": generated}):
                 output = super()._generate_and_score_completions(inputs)
-            finally:
-                self._generating = None
-            log_pipeline(self, generated, self.scoring_of(generated), self._num_generated)
+            log_pipeline(self, generated)
             return output
         generated = self._next_batch(inputs)
         log_generation(self, generated)
         self.complete(self.scoring_of(generated))
-        output = {**generated.output, "advantages": self.replay(generated, range(len(generated.prompts)), record=True)}
-        if generated.rng_state is not None:
-            self._rng_after_shuffle = torch.get_rng_state()
-            torch.set_rng_state(generated.rng_state)
+        output = {**generated.output, "advantages": self.replay(generated, range(len(generated.source)), record=True)}
+        self._rng_after_shuffle = torch.get_rng_state()
+        torch.set_rng_state(generated.rng_state)
         return output
 
     @property
@@ -165,59 +160,50 @@ class PipelinedTrainer(BatchRewards):
 
     def _next_batch(self, batch: Any) -> GeneratedBatch:
         """The batch generated from these rows; batches ahead of it are generated first."""
-        generated = self._generated_ahead.popleft() if self._generated_ahead else None
-        self._trained_batch = generated
-        if generated is not None and generated.source is not batch:
-            raise GuerdonError(
-                "the trainer asks for another batch than the one generated ahead: transformers "
-                f"{transformers.__version__} reads its training data in a way that lookahead does not support. "
-                "Use pipeline='mini_batch' or 'off'."
-            )
-        if generated is None:
-            generated = self._trained_batch = self._generate_batch(batch)
+        if self._generated_ahead:
+            generated = self._trained_batch = self._generated_ahead.popleft()
+            if generated.source is not batch:
+                raise GuerdonError(
+                    "the trainer asks for another batch than the one generated ahead: transformers "
+                    f"{transformers.__version__} reads its training data in a way that lookahead does not support. "
+                    "Use pipeline='mini_batch' or 'off'."
+                )
+        else:
+            generated = self._trained_batch = GeneratedBatch(batch, self.state.global_step)
+            self._generate_batch(generated)
         into = self._step % self._cycle  # not 0 where the loop left an epoch inside a batch
         for ahead in range(len(self._generated_ahead) + 1, self.pipeline.lookahead + 1):
             upcoming = self._prefetcher.peek(ahead * self._cycle - into)
             if upcoming is None:
                 break
-            self._generated_ahead.append(self._generate_batch(upcoming))
-        generated.groups_in_flight = sum(
-            self.scoring_of(one).open_groups() for one in (generated, *self._generated_ahead)
-        )
+            self._generated_ahead.append(GeneratedBatch(upcoming, self.state.global_step))
+            self._generate_batch(self._generated_ahead[-1])
+        generated.groups_in_flight = sum(self.scoring_of(one).open_groups() for one in self._generated_batches())
         return generated
 
+    def _generated_batches(self) -> list[GeneratedBatch]:
+        """The batch in training and those ahead of it, the one that is generated now included."""
+        return [*filter(None, [self._trained_batch]), *self._generated_ahead]
+
     def _environments_in_use(self) -> list[Any]:
-        batches = (*filter(None, [self._trained_batch]), *self._generated_ahead)
+        batches = self._generated_batches()
         missing = (one for one in batches if one.scoring is not None and not one.scoring.completed)
         return [environment for one in missing for environment in one.environments]
 
-    def _new_batch(self, batch: Any) -> GeneratedBatch:
-        generated = GeneratedBatch(batch, self.state.global_step, self._num_generated)
-        self._num_generated += 1
-        return generated
-
-    def _generate_batch(self, batch: Any) -> GeneratedBatch:
+    def _generate_batch(self, generated: GeneratedBatch) -> None:
         """Generates a batch and starts its rewards; its logs are kept apart."""
-        generated = self._generating = self._new_batch(batch)
         generated.logs = empty_logs(self)
-        values = dict(generated.logs)
+        values = {**generated.logs, "_generating": generated}
         # Trained on later, the importance ratio needs the log-probabilities of the policy that
         # generated. TRL computes them where it thinks that the batch outlives an optimizer step.
         if self.pipeline.lookahead:
             values["num_iterations"] = self.args.gradient_accumulation_steps + 1
         tokens = self.state.num_input_tokens_seen
-        try:
-            with patched(self, values):
-                generated.output = super()._generate_and_score_completions(batch)
-        except BaseException:
-            generated.cancel()
-            raise
-        finally:
-            self._generating = None
-            generated.num_tokens = self.state.num_input_tokens_seen - tokens
-            self.state.num_input_tokens_seen = tokens
+        with patched(self, values):
+            generated.output = super()._generate_and_score_completions(generated.source)
+        generated.num_tokens = self.state.num_input_tokens_seen - tokens
+        self.state.num_input_tokens_seen = tokens
         if self.pipeline.lookahead and self._family.ratio not in generated.output:
-            generated.cancel()
             raise changed(
                 f"lookahead: TRL's trainer gave no {self._family.ratio!r} with a batch generated ahead, without which its "
                 "importance ratio would be 1",
@@ -226,8 +212,8 @@ class PipelinedTrainer(BatchRewards):
         mask = generated.output["completion_mask"]
         generated.log_probabilities = [(each * mask).sum(1) for each in generated.log_probabilities]
         generated.rng_state = torch.get_rng_state()
-        torch.randperm(len(batch))  # drawn as by TRL's shuffle, so that later draws are the same
-        return generated
+        # Drawn as by TRL's shuffle, so that later draws are the same.
+        torch.randperm(len(generated.source))
 
     def replay(self, generated: GeneratedBatch, rows: Any, *, record: bool) -> Any:
         """Advantages of some rows of a batch, by TRL's own function, from complete rewards.
@@ -239,18 +225,15 @@ class PipelinedTrainer(BatchRewards):
         Returns:
             A tensor with one advantage per row.
         """
-        replay = self._replaying = Replay(generated, list(rows))
+        replay = Replay(generated, list(rows))
         logs = recording(self, generated) if record else nullcontext()
-        neutral = {**self._family.neutral, **({} if record else empty_logs(self))}
-        try:
-            with patched(self, neutral), logs:
-                advantages = super()._generate_and_score_completions([{"prompt": ""}] * len(replay.rows))["advantages"]
-        finally:
-            self._replaying = None
+        neutral = {**self._family.neutral, "_replaying": replay, **({} if record else empty_logs(self))}
+        with patched(self, neutral), logs:
+            advantages = super()._generate_and_score_completions([{"prompt": ""}] * len(replay.rows))["advantages"]
         if not (replay.generates and replay.rewards and len(advantages) == len(replay.rows)):
             raise changed("TRL's trainer made the advantages of a batch without asking for its rewards")
         if record:
-            log_pipeline(self, generated, self.scoring_of(generated), self._num_generated)
+            log_pipeline(self, generated)
         return advantages
 
 

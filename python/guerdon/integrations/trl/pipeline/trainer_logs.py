@@ -6,8 +6,9 @@ from rewards it has not seen yet are dropped; the replay with the true rewards l
 
 from __future__ import annotations
 
+import copy
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,29 +17,28 @@ import torch
 
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch
-from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 PREFIX = "guerdon/pipeline/"
 TEXTS = ("prompt", "completion")
+# With ``rewards/…``, TRL computes these from rewards, which the first pass does not have.
+_FROM_REWARDS = ("reward", "reward_std", "frac_reward_zero_std")
 
 
 def empty_logs(trainer: Any) -> dict[str, Any]:
     """Returns the attributes in which TRL's trainer keeps its later logs, empty."""
 
     def emptied(value: Any) -> Any:
-        if isinstance(value, deque):
-            return deque(maxlen=value.maxlen)
-        if isinstance(value, defaultdict):
-            return defaultdict(value.default_factory)
-        if isinstance(value, dict):
+        if type(value) is dict:
             return {name: emptied(part) for name, part in value.items()}
-        return type(value)()
+        empty = copy.copy(value)  # a deque with its length, a defaultdict with its factory
+        empty.clear()
+        return empty
 
     names = ("_metrics", "_logs", "_pending_extra_logs", "_pending_metrics")
     return {name: emptied(getattr(trainer, name)) for name in names}
 
 
-def log_pipeline(trainer: Any, generated: GeneratedBatch, scoring: BatchScoring, num_generated: int) -> None:
+def log_pipeline(trainer: Any, generated: GeneratedBatch) -> None:
     """Adds how the pipeline did with a batch to the trainer's next log: the ranks' mean, of
     `wait_s` the maximum.
 
@@ -52,16 +52,17 @@ def log_pipeline(trainer: Any, generated: GeneratedBatch, scoring: BatchScoring,
     - ``staleness_steps``: optimizer steps between the policy that wrote it and the one trained now.
     - ``staleness_batches``: batches generated since.
     """
-    wait, reward, early = scoring.waited_s, scoring.reward_s, generated.early_scoring
+    scoring, early = trainer.scoring_of(generated), generated.early_scoring
+    wait, reward = scoring.waited_s, scoring.reward_s
     values = {
         "wait_s": wait,
         "reward_s": reward,
         "hidden_frac": 1.0 if reward <= 0 else max(0.0, 1.0 - wait / reward),
         "groups_in_flight": float(generated.groups_in_flight),
-        "early_frac": 0.0 if early is None else early.count / max(1, len(generated.prompts)),
+        "early_frac": 0.0 if early is None else early.count / max(1, len(generated.source)),
         "age_s": time.monotonic() - generated.generated_at,
         "staleness_steps": float(trainer.state.global_step - generated.policy_step),
-        "staleness_batches": float(num_generated - 1 - generated.index),
+        "staleness_batches": float(len(trainer._generated_ahead)),
     }
     device = trainer.accelerator.device
     own = torch.tensor([list(values.values())], dtype=torch.float64 if device.type == "cpu" else torch.float32)
@@ -79,7 +80,7 @@ def log_generation(trainer: Any, generated: GeneratedBatch) -> None:
     for name, values in generated.logs["_metrics"]["train"].items():
         if name == "num_tokens":
             theirs[name] = [trainer.state.num_input_tokens_seen]
-        elif not _needs_rewards(name, trainer.reward_func_names):
+        elif name not in _FROM_REWARDS and not name.startswith("rewards/"):
             theirs[name].extend(values)
 
 
@@ -101,10 +102,3 @@ def recording(trainer: Any, generated: GeneratedBatch) -> Iterator[None]:
         logs["extra"][column].extend(values)
     if "kl" in trainer._metrics["train"]:
         del trainer._metrics["train"]["kl"][kl:]
-
-
-def _needs_rewards(name: str, functions: list[str]) -> bool:
-    """Returns whether TRL computes this metric from rewards, which the first pass does not have."""
-    return name in ("reward", "reward_std", "frac_reward_zero_std") or name in {
-        f"rewards/{function}/{part}" for function in functions for part in ("mean", "std")
-    }

@@ -29,7 +29,7 @@ class Family:
         penalizes: Whether log-probabilities count in the rewards, as a KL penalty.
     """
 
-    base: type
+    base: Any
     ratio: str
     neutral: Mapping[str, Any]
     generated: Callable[[list[list[int]], list[Any]], tuple[Any, ...]]
@@ -93,14 +93,13 @@ def override_problems(kind: type, mixin: type) -> dict[str, str]:
     """Returns by part of a pipeline the reason why it can't work with overrides of a trainer's
     class."""
     problems: dict[str, str] = {}
-    names = [one.__module__.partition(".")[0] for one in kind.__mro__]
-    theirs = [one for one, name in zip(kind.__mro__, names, strict=True) if name not in ("guerdon", "trl")]
-    behind = kind.__mro__.index(mixin)
-    for one in theirs:
+    name = "_generate_and_score_completions"
+    for place, one in enumerate(kind.__mro__):
         if "transformers" in one.__module__ or one is object:
             break
-        is_behind = kind.__mro__.index(one) > behind
-        name = "_generate_and_score_completions"
+        if one.__module__.partition(".")[0] in ("guerdon", "trl"):
+            continue
+        is_behind = place > kind.__mro__.index(mixin)
         if name in vars(one):
             reason = f"{one.__name__} overrides {name}, "
             problems["mini_batch"] = (
