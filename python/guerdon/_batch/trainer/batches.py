@@ -160,9 +160,11 @@ class TrainerBatches:
         context = self._context(arguments)
         return TrainerBatch(context, arguments, self._submit(context, arguments, started))
 
-    def start_in(self, context: TrainerContext, arguments: Mapping[str, Any], started: list[Batch]) -> PendingBatch:
-        """Like `start`, for a caller that has its context and completes the batch."""
-        batch = self._submitter.submit_from_trainer(started, arguments, context.group_size(), context.ranks)
+    def start_groups(
+        self, arguments: Mapping[str, Any], started: list[Batch], group_size: int | None, ranks: int = 1
+    ) -> PendingBatch:
+        """Like `start`, for a caller that knows the size of groups and completes the batch."""
+        batch = self._submitter.submit_from_trainer(started, arguments, group_size, ranks)
         return PendingBatch(self._owner(), batch, self._builder)
 
     def open(self, arguments: Mapping[str, Any], samples: int, started: list[Batch]) -> tuple[TrainerBatch, Appender]:
@@ -252,7 +254,7 @@ class TrainerBatches:
 
     def _submit(self, context: TrainerContext, arguments: Mapping[str, Any], started: list[Batch]) -> PendingBatch:
         context.check_weights(self._rewards)
-        return self.start_in(context, arguments, started)
+        return self.start_groups(arguments, started, context.group_size(), context.ranks)
 
     def _drop(self, started: list[Batch]) -> None:
         """Ends the batch that this call started, if it did."""

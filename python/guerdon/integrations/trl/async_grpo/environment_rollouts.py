@@ -13,16 +13,22 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.integrations.trl.async_grpo.group_scores import GroupScores
-from guerdon.integrations.trl.tool_calls.environments import REWARD, environments, owner_of
-from guerdon.integrations.trl.tool_calls.proxies import launcher_of
+from guerdon.integrations.trl.patching import Mixin
+from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, environments, is_busy, owner_of
 from guerdon.integrations.trl.tool_calls.tools import Tool
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+# Given to TRL for a reset that has not run yet.
+_NO_OBSERVATION: Final[Future[str]] = Future()
+_NO_OBSERVATION.set_result("")
 
 
 @dataclass
@@ -30,17 +36,19 @@ class _Rollout:
     """A rollout until its group is scored.
 
     Attributes:
+        owner: The factory that made the environment.
         row: The arguments of a reset that has not run yet.
         completion: Kept, so that its identity stays its own; None until it has ended.
-        reward: By the environment itself; None if there is none.
+        reward: By the environment itself; NaN if there is none.
         failed: Whether its ``get_reward`` failed.
         pool: Where the environment goes then; None until TRL gives it back.
     """
 
     environment: Any
+    owner: Environments
     row: Mapping[str, Any] | None
     completion: object = None
-    reward: float | None = None
+    reward: float = math.nan
     failed: bool = False
     pool: EnvironmentPool | None = None
 
@@ -49,25 +57,27 @@ class EnvironmentPool(list[Any]):
     """Instances that wait for a rollout.
 
     Args:
-        keeps: Whether one that comes back is kept from other rollouts for a while.
+        kept: By identity of the environment, the rollouts that keep theirs for a while.
     """
 
-    def __init__(self, instances: list[Any], keeps: Callable[[object, EnvironmentPool], bool]) -> None:
+    def __init__(self, instances: list[Any], kept: Mapping[int, _Rollout]) -> None:
         super().__init__(instances)
-        self._keeps = keeps
+        self._kept = kept
 
     def append(self, environment: Any) -> None:
-        if not self._keeps(environment, self):
+        rollout = self._kept.get(id(environment))
+        if rollout is None:
             self.take_back(environment)
+        else:
+            rollout.pool = self
 
     def take_back(self, environment: Any) -> None:
         """Takes an instance, unless an earlier call still has it."""
-        owner = owner_of(environment)
-        if owner is None or not owner.busy(environment):
+        if not is_busy(environment):
             super().append(environment)
 
 
-class EnvironmentRollouts:
+class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
     """The mixin. A plain ``environment_factory`` gets `environments` with default timeouts.
 
     Attributes:
@@ -75,15 +85,8 @@ class EnvironmentRollouts:
         keeps_environments: Whether a reward function names environments.
     """
 
-    # TRL's own.
-    environment_factories: Any
-    tools: Any
-    _counters: Any
-    _env_reward_types: list[type]
-    _environment_pool: Any
-    _rates: Any
-
     keeps_environments = False
+    _env_reward_types: list[type]  # TRL's
 
     def __init__(self, **named: Any) -> None:
         factory = named.get("environment_factory")
@@ -99,9 +102,9 @@ class EnvironmentRollouts:
         pools = self._environment_pool if self.environment_factories is not None else {}
         self._owners = [owner for instances in pools.values() if (owner := owner_of(instances[0])) is not None]
         for owner in self._owners:
-            owner.reset_source = self
+            owner.reset_source = self.reset
         for name, instances in pools.items():
-            pools[name] = EnvironmentPool(instances, self._keep)
+            pools[name] = EnvironmentPool(instances, self._kept)
 
     def close_tools_and_environments(self) -> None:
         """Ends what tools and environments run on; calls in flight are cancelled."""
@@ -112,13 +115,11 @@ class EnvironmentRollouts:
             if isinstance(proxied, Tool):
                 proxied.owner.close()
 
-    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Any:
+    def reset(self, owner: Environments, environment: object, kwargs: Mapping[str, Any]) -> Any:
         """Notes which environment the next rollout has. TRL gets a placeholder where the reset runs
         in the sample's task."""
-        owner = owner_of(environment)
-        assert owner is not None  # others have no `reset_source`
-        self._drawn = _Rollout(environment, None if owner.ordered else kwargs)
-        return owner.reset(environment, kwargs) if owner.ordered else _PendingReset()
+        self._drawn = _Rollout(environment, owner, None if owner.ordered else kwargs)
+        return owner.reset(environment, kwargs) if owner.ordered else _NO_OBSERVATION
 
     def environments_of(self, completions: list[Any]) -> list[object]:
         """The environments of these completions, as those left them."""
@@ -132,12 +133,7 @@ class EnvironmentRollouts:
             if one.failed:
                 scored.fail(index)
         for kind in self.environment_kinds:
-            column = [
-                one.reward if type(one.environment) is kind and not out else None
-                for one, out in zip(rollouts, scored.failed, strict=True)
-            ]
-            scored.raw.append(column)
-            scored.weighted.append(column)
+            scored.add([one.reward if type(one.environment) is kind else math.nan for one in rollouts])
 
     def free_environments(self, completions: list[Any]) -> list[_Rollout]:
         """Returns the rollouts of these completions, whose environments may be used again."""
@@ -152,7 +148,7 @@ class EnvironmentRollouts:
 
     def _generate_one(self, prompt: Any, *args: Any, **named: Any) -> Any:
         drawn, self._drawn = self._drawn, None
-        generate = functools.partial(super()._generate_one, prompt, *args, **named)  # type: ignore[misc]
+        generate = functools.partial(super()._generate_one, prompt, *args, **named)
         return generate() if drawn is None else self._play(drawn, prompt, generate)
 
     async def _play(self, rollout: _Rollout, prompt: Any, generate: Callable[[], Any]) -> Any:
@@ -160,9 +156,7 @@ class EnvironmentRollouts:
         environment = rollout.environment
         if rollout.row is not None:
             began = time.monotonic()
-            owner = owner_of(environment)
-            assert owner is not None
-            _append_observation(prompt, await owner.reset(environment, rollout.row).aresult())
+            _append_observation(prompt, await rollout.owner.reset(environment, rollout.row).aresult())
             self._rates["guerdon/env/reset_s"][0] += time.monotonic() - began
             self._rates["guerdon/env/reset_s"][1] += 1
         result = await generate()
@@ -177,9 +171,7 @@ class EnvironmentRollouts:
     async def _take_reward(self, rollout: _Rollout) -> None:
         name = type(rollout.environment).__name__
         try:
-            launch = launcher_of(getattr(rollout.environment, REWARD))
-            assert launch is not None  # our factories make all of them
-            number = float(await launch((), {}).aresult())
+            number = float(await rollout.owner.start(rollout.environment, REWARD, (), {}).aresult())
             if not math.isfinite(number):
                 raise ValueError(f"get_reward gave {number!r}")
             rollout.reward = number
@@ -190,19 +182,6 @@ class EnvironmentRollouts:
             _LOG.warning(
                 "get_reward of the environment %s failed, so its sample has no reward: %s", name, reason_of(error)
             )
-
-    def _keep(self, environment: object, pool: EnvironmentPool) -> bool:
-        rollout = self._kept.get(id(environment))
-        if rollout is not None:
-            rollout.pool = pool
-        return rollout is not None
-
-
-class _PendingReset:
-    """A reset that has not run yet."""
-
-    def result(self) -> str:
-        return ""
 
 
 def _append_observation(prompt: list[dict[str, Any]], observation: Any) -> None:

@@ -8,17 +8,16 @@ group is a small batch, so `ResultFailureRate` judges failures over the last gro
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from guerdon._batch.failures import any_cancelled
 from guerdon._batch.trainer.column import RewardColumn
-from guerdon._batch.trainer.context import ReportedFailures, TrainerContext, TrainerMemory, report_failures
+from guerdon._batch.trainer.context import ReportedFailures, report_failures
 from guerdon._batch.trainer.metrics import metrics_of
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
@@ -26,45 +25,47 @@ from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.trl.reward_funcs import dispatcher_of, dispatchers_of
 from guerdon.results import RewardBatch
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
-@dataclass(frozen=True)
+
+@dataclass
 class GroupScores:
     """One group's rewards.
 
     Attributes:
-        raw: By column, one value per sample, None where there is none or a function failed on it.
-        weighted: The same times the columns' weights.
         failed: Per sample, whether a function failed on it, so that it has no reward at all.
+        columns: One value per sample in each, NaN where there is none or a function failed on it.
+        weights: One a column.
         metrics: For the trainer's log.
     """
 
-    raw: list[list[float | None]]
-    weighted: list[list[float | None]]
-    failed: list[bool]
-    metrics: dict[str, float]
+    failed: NDArray[np.bool_]
+    columns: list[NDArray[np.float64]] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def add(self, values: ArrayLike, weight: float = 1.0) -> None:
+        """Adds a column."""
+        self.columns.append(np.where(self.failed, np.nan, np.asarray(values, np.float64)))
+        self.weights.append(weight)
 
     def fail(self, sample: int) -> None:
         """Takes one sample out of every column."""
         self.failed[sample] = True
-        for column in (*self.raw, *self.weighted):
-            column[sample] = None
+        for column in self.columns:
+            column[sample] = np.nan
 
 
 current_scores: ContextVar[GroupScores] = ContextVar("guerdon_scored")
 """The rewards of the group that the running task scores."""
 
 
-class ScoresColumn:
-    """A reward function for TRL: gives one column of the group that the running task scores."""
-
-    __name__: str
-
-    def __init__(self, name: str, index: int) -> None:
-        self.__name__ = name
-        self._index = index
-
-    async def __call__(self, **columns: Any) -> list[float | None]:
-        return current_scores.get().weighted[self._index]
+async def weighted_column(index: int, /, **_: Any) -> list[float]:
+    """Returns one column of the group that the running task scores: a reward function for TRL."""
+    scores = current_scores.get()
+    values: list[float] = (scores.weights[index] * scores.columns[index]).tolist()
+    return values
 
 
 class GroupScorer:
@@ -89,34 +90,31 @@ class GroupScorer:
             RewardFailureError: A function fails too often.
             ClosedError: A dispatcher was closed meanwhile.
         """
-        results = await asyncio.gather(*(_score(each, given, generations) for each in self.dispatchers))
-        by_dispatcher = {id(each): result for each, result in zip(self.dispatchers, results, strict=True)}
-        for result in results:
+        scored = await asyncio.gather(*(_score(each, given, generations) for each in self.dispatchers))
+        results = dict(zip(self.dispatchers, scored, strict=True))
+        for result in scored:
             report_failures(result, self._reported)
-        for result in results:
+        for result in scored:
             self._failure_rate.add(result)
         failed = np.zeros(generations, dtype=bool)
-        for result in results:
+        for result in scored:
             if result.incomplete != "sum":
                 failed |= result.failed_samples[0]
-        raw, weighted = [], []
+        scores = GroupScores(failed)
         for column, weight in zip(self._columns, self._weights, strict=True):
-            result = by_dispatcher[id(column.dispatcher)]
-            values = result.rewards[0, :, result.functions.index(column.__name__)].tolist()
-            raw.append([None if out or math.isnan(v) else v for v, out in zip(values, failed.tolist(), strict=True)])
-            weighted.append([None if value is None else weight * value for value in raw[-1]])
-        metrics: dict[str, float] = {}
-        for dispatcher, result in zip(self.dispatchers, results, strict=True):
-            metrics.update((name, float(np.mean(values))) for name, values in result.metrics.items())
-            metrics.update(metrics_of(result, dispatcher.options["log_metrics"]))
-        return GroupScores(raw, weighted, failed.tolist(), metrics)
+            result = results[dispatcher_of(column)]
+            scores.add(result.rewards[0, :, result.functions.index(column.__name__)], weight)
+        for dispatcher, result in results.items():
+            scores.metrics.update((name, float(np.mean(values))) for name, values in result.metrics.items())
+            scores.metrics.update(metrics_of(result, dispatcher.options["log_metrics"]))
+        return scores
 
 
 async def _score(dispatcher: Dispatcher, given: Mapping[str, Any], generations: int) -> RewardBatch:
     """One dispatcher's rewards of one group, however many failed."""
     held: list[Any] = []
     try:
-        pending = dispatcher._trainer_batches.start_in(_GroupContext(generations), given, held)
+        pending = dispatcher._trainer_batches.start_groups(given, held, generations)
         try:
             result = await pending.aresult()
         except RewardFailureError as error:  # in this group; `ResultFailureRate` judges
@@ -130,14 +128,3 @@ async def _score(dispatcher: Dispatcher, given: Mapping[str, Any], generations: 
     if dispatcher.closed and any_cancelled(result):
         raise ClosedError("the dispatcher was closed while this group was scored. Close it after training.")
     return result
-
-
-class _GroupContext(TrainerContext):
-    """The context of one group: how many completions it has."""
-
-    def __init__(self, generations: int) -> None:
-        super().__init__(TrainerMemory())
-        self._generations = generations
-
-    def group_size(self) -> int | None:
-        return self._generations

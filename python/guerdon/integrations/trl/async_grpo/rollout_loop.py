@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
+import functools
 import multiprocessing
 import pickle
 import time
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,7 +23,7 @@ from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 from guerdon._batch.trainer.column import RewardColumn
 from guerdon.errors import GuerdonError
 from guerdon.integrations.trl.async_grpo.environment_rollouts import EnvironmentRollouts
-from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, ScoresColumn, current_scores
+from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, current_scores, weighted_column
 from guerdon.integrations.trl.reward_funcs import dispatcher_of
 
 _HEARTBEAT_S: Final = 1.0
@@ -61,12 +60,11 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
 
     def __init__(self, *, guerdon: LoopOptions, **named: Any) -> None:
         self._options = guerdon
-        names = [column.__name__ for column in guerdon.columns]
-        super().__init__(**{**named, "reward_funcs": [ScoresColumn(name, index) for index, name in enumerate(names)]})
+        super().__init__(**{**named, "reward_funcs": list(guerdon.columns)})
         self._scorer = GroupScorer(guerdon.columns)
         self.keeps_environments = bool(_named(guerdon.columns) & _ENVIRONMENT)
-        names += [kind.__name__ for kind in self.environment_kinds]
-        self.reward_funcs = [ScoresColumn(name, index) for index, name in enumerate(names)]
+        count = len(guerdon.columns) + len(self.environment_kinds)
+        self.reward_funcs = [functools.partial(weighted_column, index) for index in range(count)]
         self._scoring = 0  # groups in scoring
 
     def run(self) -> None:
@@ -119,9 +117,8 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
             current_scores.reset(token)
         indices = [index for index, rows in enumerate(group.completions_sequences) for _ in rows]
         for sample, index in zip(samples, indices, strict=True):
-            for name, values in zip(self.reward_func_names, scored.raw, strict=False):
-                value = values[index]
-                sample.metrics[f"rewards/{name}"] = math.nan if value is None else value
+            for name, values in zip(self.reward_func_names, scored.columns, strict=False):
+                sample.metrics[f"rewards/{name}"] = float(values[index])
         return samples
 
     def columns_of(self, group: Any) -> dict[str, Any]:
@@ -150,7 +147,7 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
 
 def make_loop(own: type, **named: Any) -> RolloutLoop:
     """Our loop over one of the user's own, which may generate otherwise."""
-    kind: type[RolloutLoop] = types.new_class(own.__name__, (RolloutLoop, own))
+    kind: type[RolloutLoop] = type(own.__name__, (RolloutLoop, own), {})
     return kind(**named)
 
 

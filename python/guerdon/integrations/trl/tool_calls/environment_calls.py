@@ -102,7 +102,13 @@ class EnvironmentCall(LocalCall):
         """Runs the call where it belongs. Only one that may be tried again raises."""
         self.error = await self._stuck_in_another()
         if self.error is None:
-            await self._run_it()
+            self.given_up = False
+            try:
+                await asyncio.wrap_future(self.thread.start(self))
+            finally:
+                self.given_up = True
+                if self in self.thread.running and not self.asynchronous:
+                    self._warn_left_behind()
         if self.keep and self.error is not None:
             # Not the error itself: with the engine's frames in it, the two would hold each other.
             if http_status_of(self.error) == 429:
@@ -116,15 +122,6 @@ class EnvironmentCall(LocalCall):
             return await super().awaited()
         except (SystemExit, KeyboardInterrupt) as error:  # either would end the loop of all methods
             raise RuntimeError(reason_of(error)) from None
-
-    async def _run_it(self) -> None:
-        self.given_up = False
-        try:
-            await asyncio.wrap_future(self.thread.start(self))
-        finally:
-            self.given_up = True
-            if self in self.thread.running and not self.asynchronous:
-                self._warn_left_behind()
 
     @contextmanager
     def _run(self) -> Iterator[None]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import RegistrationError, ToolError
+from guerdon.errors import ToolError
 from guerdon.functions import reward
 from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, owner_of, user_class_of
 from guerdon.limits import Limit
@@ -31,9 +32,6 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
 
     Returns:
         The dispatcher; None if no environment has a reward of its own.
-
-    Raises:
-        RegistrationError: Two classes have one name.
     """
     found = {index: _environment_class_of(function) for index, function in enumerate(functions)}
     kinds = {index: kind for index, kind in found.items() if kind is not None}
@@ -41,34 +39,28 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
         return None
     longest = max(factory.timeout_of(REWARD) for factory in factories)
     limit = Limit(concurrency=_MAX_CONCURRENT)
-    rewards: dict[str, Any] = {}
-    for kind in kinds.values():
-        name = kind.__name__
-        if name in rewards:
-            raise RegistrationError(
-                f"two factories make environments of classes called {name}, whose rewards would be two columns of that "
-                "name: rename one."
-            )
-        rewards[name] = reward(_GetReward(kind, longest), name=name, timeout=longest, limit=limit)
-    dispatcher = Dispatcher(rewards.values(), workers=1)
+    rewards = [
+        reward(_GetReward(kind, longest), name=kind.__name__, timeout=longest, limit=limit) for kind in kinds.values()
+    ]
+    dispatcher = Dispatcher(rewards, workers=1)
     for index, column in zip(kinds, dispatcher.reward_funcs, strict=True):
         functions[index] = column
     return dispatcher
 
 
+@dataclass(frozen=True, eq=False)
 class _GetReward:
     """``get_reward`` of one class of environments; abstains on others.
 
-    Args:
+    Attributes:
         timeout: Of the column. Environments of a factory with a shorter one end by that.
     """
 
-    def __init__(self, kind: type, timeout: float) -> None:
-        self._kind = kind
-        self._timeout = timeout
+    kind: type
+    timeout: float
 
     async def __call__(self, environment: Any) -> Any:
-        if user_class_of(type(environment)) is not user_class_of(self._kind):
+        if user_class_of(type(environment)) is not user_class_of(self.kind):
             return None
         owner = owner_of(environment)
         if owner is None:  # made by the caller and by no factory
@@ -76,7 +68,7 @@ class _GetReward:
             return await value if inspect.isawaitable(value) else value
         own = owner.timeout_of(REWARD)
         try:
-            async with asyncio.timeout(own if own < self._timeout else None) as bound:
+            async with asyncio.timeout(own if own < self.timeout else None) as bound:
                 return await owner.reward(environment)
         except TimeoutError:
             if bound.expired():
@@ -90,5 +82,4 @@ def _environment_class_of(function: Any) -> type | None:
     if not getattr(function, "__qualname__", "").endswith("__init__.<locals>.get_reward"):
         return None
     parameter = inspect.signature(function).parameters.get("_env_type")
-    kind = None if parameter is None else parameter.default
-    return kind if isinstance(kind, type) else None
+    return parameter.default if parameter is not None and isinstance(parameter.default, type) else None

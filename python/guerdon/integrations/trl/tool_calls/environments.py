@@ -18,9 +18,9 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypedDict, Unpack, overload
+from typing import Any, Final, TypedDict, Unpack, overload
 
-from guerdon._engine import dispatcher_options
+from guerdon._engine.dispatcher_options import bound
 from guerdon._functions.callables import is_async, name_of
 from guerdon._lanes.lane_threads import LaneThread
 from guerdon.errors import RegistrationError
@@ -37,7 +37,7 @@ RESET: Final = "reset"
 REWARD: Final = "get_reward"
 
 
-class _OptionTypes(TypedDict, total=False):
+class _EnvironmentOptions(TypedDict, total=False):
     timeout: float
     reset_timeout: float
     reward_timeout: float
@@ -47,9 +47,9 @@ class _OptionTypes(TypedDict, total=False):
 
 
 @overload
-def environments(factory: Mapping[str, Factory], **options: Unpack[_OptionTypes]) -> dict[str, Environments]: ...
+def environments(factory: Mapping[str, Factory], **options: Unpack[_EnvironmentOptions]) -> dict[str, Environments]: ...
 @overload
-def environments(factory: Factory, **options: Unpack[_OptionTypes]) -> Environments: ...
+def environments(factory: Factory, **options: Unpack[_EnvironmentOptions]) -> Environments: ...
 def environments(
     factory: Factory | Mapping[str, Factory],
     *,
@@ -100,10 +100,17 @@ def environments(
         >>> counter.add(by=2), isinstance(counter, Counter)
         (2, True)
     """
-    options = _EnvironmentOptions(timeout, reset_timeout, reward_timeout, limit, retries, ordered)
+    options = _EnvironmentOptions(
+        timeout=timeout,
+        reset_timeout=reset_timeout,
+        reward_timeout=reward_timeout,
+        limit=limit,
+        retries=retries,
+        ordered=ordered,
+    )
     if isinstance(factory, Mapping):
-        return {name: _environments(one, options) for name, one in factory.items()}
-    return _environments(factory, options)
+        return {name: environments(one, **options) for name, one in factory.items()}
+    return factory if isinstance(factory, Environments) else Environments(factory, options)
 
 
 def owner_of(environment: object) -> Environments | None:
@@ -112,16 +119,16 @@ def owner_of(environment: object) -> Environments | None:
     return None if made is None else made.owner
 
 
+def is_busy(environment: object) -> bool:
+    """Returns whether a call of this environment runs now."""
+    made = _made.get(id(environment))
+    return made is not None and bool(made.thread.running)
+
+
 def user_class_of(kind: type) -> type:
     """The class that the user wrote, of a class of environments."""
     plain: type = kind.__dict__.get(_USER_CLASS, kind)
     return plain
-
-
-class ResetSource(Protocol):
-    """Starts resets, possibly before they are asked for."""
-
-    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -143,33 +150,13 @@ _made: dict[int, _MadeEnvironment] = {}
 _classes_lock = threading.Lock()
 
 
-@dataclass(frozen=True)
-class _EnvironmentOptions:
-    """Options of `environments`."""
-
-    timeout: float
-    reset_timeout: float
-    reward_timeout: float
-    limit: Limit | None
-    retries: int
-    ordered: bool
-
-    def __post_init__(self) -> None:
-        for name in ("timeout", "reset_timeout", "reward_timeout"):
-            dispatcher_options.bound(name, getattr(self, name))
-        if not isinstance(self.ordered, bool):
-            raise RegistrationError(f"ordered={self.ordered!r}: expected True or False.")
-
-    def timeout_of(self, method: str) -> float:
-        return {RESET: self.reset_timeout, REWARD: self.reward_timeout}.get(method, self.timeout)
-
-
 class Environments:
     """Return value of `environments`: a factory of environments that share their threads and loop.
 
     Attributes:
         ordered: Whether a trainer resets one after the other.
-        reset_source: Answers calls of ``reset``; set by a trainer for the length of a batch.
+        reset_source: Answers calls of ``reset``, given this factory, the environment and the
+            arguments, possibly with one started before; set by a trainer.
         counter: The counts of all calls.
     """
 
@@ -178,17 +165,20 @@ class Environments:
             raise RegistrationError(
                 f"{factory!r} can't make environments: give a class, or a function without arguments."
             )
+        self.ordered = options["ordered"]
+        if not isinstance(self.ordered, bool):
+            raise RegistrationError(f"ordered={self.ordered!r}: expected True or False.")
         self._factory = factory
         self._options = options
-        self.ordered = options.ordered
         self.__name__ = name_of(factory)
-        self.reset_source: ResetSource | None = None
+        self.reset_source: Callable[[Environments, object, Mapping[str, Any]], Any] | None = None
         self.counter = CallCounter()
         self._loop = EventLoopThread("guerdon environments", patience=0.0)
         made = functools.partial(Executor, lane="asyncio", counter=self.counter)
-        self._resets = made(RESET, timeout=options.reset_timeout, limit=options.limit, retries=options.retries)
-        self._rewards = made(REWARD, timeout=options.reward_timeout)
-        self._methods = made("environment", timeout=options.timeout)
+        reset_timeout = bound("reset_timeout", options["reset_timeout"])
+        self._resets = made(RESET, timeout=reset_timeout, limit=options["limit"], retries=options["retries"])
+        self._rewards = made(REWARD, timeout=bound("reward_timeout", options["reward_timeout"]))
+        self._methods = made("environment", timeout=bound("timeout", options["timeout"]))
 
     def __call__(self) -> object:
         environment = self._factory()
@@ -225,7 +215,7 @@ class Environments:
 
     def timeout_of(self, method: str) -> float:
         """Seconds that a call of this method may run."""
-        return self._options.timeout_of(method)
+        return self._executor_of(method).timeout
 
     def close(self) -> None:
         """Ends the threads and the loop; calls in flight are cancelled."""
@@ -240,8 +230,7 @@ class Environments:
 
     def start(self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a call of a method. It fails where the environment is stuck in another."""
-        executor = {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
-        return executor.launch_call(method, self._call(environment, method, args, kwargs))
+        return self._executor_of(method).launch_call(method, self._call(environment, method, args, kwargs))
 
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a reset, past any `reset_source`."""
@@ -256,9 +245,8 @@ class Environments:
             raise error
         return value
 
-    def busy(self, environment: object) -> bool:
-        """Returns whether a call of this environment runs now."""
-        return bool(_made[id(environment)].thread.running)
+    def _executor_of(self, method: str) -> Executor:
+        return {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
 
     def _call(
         self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -275,11 +263,7 @@ class Environments:
         )
 
     def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions]]:
-        return _environments, (self._factory, self._options)
-
-
-def _environments(factory: Factory, options: _EnvironmentOptions) -> Environments:
-    return factory if isinstance(factory, Environments) else Environments(factory, options)
+        return Environments, (self._factory, self._options)
 
 
 def _class_with_proxies(kind: type) -> type:
@@ -307,7 +291,7 @@ def _proxy(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def launch(environment: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         owner = _made[id(environment)].owner
         if name == RESET and owner.reset_source is not None and not args:
-            return owner.reset_source.reset(environment, kwargs)
+            return owner.reset_source(owner, environment, kwargs)
         return owner.start(environment, name, args, kwargs)
 
     def waited_for(environment: object) -> bool:

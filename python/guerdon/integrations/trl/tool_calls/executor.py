@@ -133,9 +133,10 @@ async def _run_async(call: LocalCall) -> float:
 
 
 class WorkerFunctions:
-    """The functions that workers run, by number. All of them travel to each worker."""
+    """The functions that workers run, by number, None for those that run elsewhere. All of them
+    travel to each worker."""
 
-    def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
+    def __init__(self, functions: Sequence[Any]) -> None:
         self._functions = tuple(functions)
 
     def __call__(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -163,10 +164,9 @@ class CallCounter:
     _counts: dict[str, CallCount] = field(default_factory=dict)  # under the lock
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, name: str, status: Status, failed: bool, run_s: float) -> None:
-        one = (1, failed, status == Status.TIMEOUT, run_s)
+    def add(self, name: str, count: CallCount) -> None:
         with self._lock:
-            self._counts[name] = CallCount(*map(operator.add, self._counts.get(name, CallCount()), one))
+            self._counts[name] = CallCount(*map(operator.add, self._counts.get(name, CallCount()), count))
 
     def counts(self) -> dict[str, CallCount]:
         """All that was counted until now."""
@@ -174,18 +174,20 @@ class CallCounter:
             return dict(self._counts)
 
 
+@dataclass(eq=False)
 class PendingCall:
     """A call in flight.
 
     Attributes:
         call: What runs in this process; None in a worker.
+        counters: Count it when it has ended.
     """
 
-    def __init__(self, executor: Executor, name: str, pending: PendingBatch, call: LocalCall | None) -> None:
-        self._executor = executor
-        self._name = name
-        self._pending = pending
-        self.call = call
+    _executor: Executor
+    _name: str
+    _pending: PendingBatch
+    call: LocalCall | None
+    counters: list[CallCounter]
 
     def result(self) -> Any:
         """Waits; returns or raises as the function did. Asked for once."""
@@ -208,31 +210,25 @@ class PendingCall:
             self.call.given_up = True
 
     def _take_outcome(self) -> Any:
-        value, error = self._read_outcome()
-        if error is not None:
-            raise error
-        return value
-
-    def _read_outcome(self) -> tuple[Any, Exception | None]:
         result = self._pending._complete()
         status = Status(int(result.status[0, 0, 0]))
         value: Any = None
         error: Exception | None = None
         if self.call is not None:
             self.call.given_up = True
-            if self.call.timed_out:
-                status = Status.TIMEOUT
-        if status == Status.ERROR and self.call is not None and self.call.error is not None:
+            status = Status.TIMEOUT if self.call.timed_out else status
             value, error = self.call.take_result()
-        elif status != Status.OK:
+        elif status == Status.OK:
+            value, error = _unpickled(result.extra, good=bool(result.rewards[0, 0, 0]))
+        if status != Status.OK and (status != Status.ERROR or error is None):
             reason = "" if status == Status.TIMEOUT else result.failures()[0].reason
             error = ToolError(self._describe(status, reason), status)
-        elif self.call is not None:
-            value, error = self.call.take_result()
-        else:
-            value, error = _unpickled(result.extra, good=bool(result.rewards[0, 0, 0]))
-        self._executor.counter.add(self._name, status, error is not None, float(result.run_s[0, 0, 0]))
-        return value, error
+        count = CallCount(1, error is not None, status == Status.TIMEOUT, float(result.run_s[0, 0, 0]))
+        for counter in self.counters:
+            counter.add(self._name, count)
+        if error is not None:
+            raise error
+        return value
 
     def _describe(self, status: Status, reason: str) -> str:
         if status == Status.TIMEOUT:
@@ -262,7 +258,7 @@ class Executor:
         lane: Lane,
         timeout: float,
         counter: CallCounter,
-        functions: Sequence[Callable[..., Any]] = (),
+        functions: Sequence[Any] = (),
         workers: int | None = None,
         limit: Limit | None = None,
         retries: int = 0,
@@ -290,12 +286,13 @@ class Executor:
         """
         if self._lane == "process":
             pending = self._dispatcher.submit(completions=[""], number=[number], args=[args], kwargs=[dict(kwargs)])
-            return PendingCall(self, name, pending, None)
+            return PendingCall(self, name, pending, None, [self.counter])
         return self.launch_call(name, LocalCall(function, args, kwargs))
 
     def launch_call(self, name: str, call: LocalCall) -> PendingCall:
         """Starts a call in this process, and returns at once."""
-        return PendingCall(self, name, self._dispatcher.submit(completions=[""], call=[call]), call)
+        pending = self._dispatcher.submit(completions=[""], call=[call])
+        return PendingCall(self, name, pending, call, [self.counter])
 
     @property
     def worker_pids(self) -> list[int]:
@@ -327,17 +324,14 @@ def _unpickled(extra: Mapping[str, list[Any]], *, good: bool) -> tuple[Any, Exce
     its text."""
     fields = {name.rpartition("/")[2]: values[0] for name, values in extra.items()}
     packed, text = fields.get("object"), fields.get("text")
-    try:
-        value = None if packed is None else pickle.loads(base64.b85decode(packed))
-        readable = packed is not None
-    except Exception:  # a class only the worker has, an exception with its own __init__
-        value, readable = None, False
+    value: Any = text
+    if packed is not None:
+        try:
+            value = pickle.loads(base64.b85decode(packed))
+        except Exception:  # a class only the worker has, an exception with its own __init__
+            if good:
+                text = "the tool's result is of a class that this process can't import, and has no text"
+            good = False
     if good:
-        if readable or text is not None:
-            return (value if readable else text), None
-        return None, ToolError(
-            "the tool's result is of a class that this process can't import, and has no text", Status.ERROR
-        )
-    if isinstance(value, Exception) and _text(value) == text:
-        return None, value
-    return None, ToolError(str(text), Status.ERROR)
+        return value, None
+    return None, value if isinstance(value, Exception) and _text(value) == text else ToolError(str(text), Status.ERROR)

@@ -16,7 +16,7 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from guerdon._functions.callables import innermost
 from guerdon.integrations.trl.tool_calls.executor import PendingCall, in_tool_call
@@ -24,11 +24,8 @@ from guerdon.integrations.trl.tool_calls.executor import PendingCall, in_tool_ca
 _FINALIZE: Final = weakref.finalize.__call__.__code__
 _LAUNCH = "__guerdon_launch__"
 
-
-class Launcher(Protocol):
-    """Starts a call with these arguments."""
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall: ...
+Launcher = Callable[[tuple[Any, ...], Mapping[str, Any]], PendingCall]
+"""Starts a call with these arguments."""
 
 
 def launcher_of(tool: Callable[..., Any]) -> Launcher | None:

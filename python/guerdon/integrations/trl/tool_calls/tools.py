@@ -12,7 +12,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import innermost, is_async, name_of
@@ -33,7 +33,6 @@ from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 if TYPE_CHECKING:
     from typing import Self
 
-LANES = ("process", "thread", "asyncio")
 # Tools mostly wait, for files, programs and sockets: more than one a core may run at once.
 _MIN_WORKERS = 8
 
@@ -83,7 +82,11 @@ def tools(
 
 
 class Tools(list[Callable[..., Any]]):
-    """Return value of `tools`: a list of proxies of tools, which share their workers."""
+    """Return value of `tools`: a list of proxies of tools, which share their workers.
+
+    Attributes:
+        counter: The counts of all calls.
+    """
 
     def __init__(
         self, functions: Iterable[Callable[..., Any]], timeout: float, lane: str | None, workers: int | None
@@ -92,15 +95,17 @@ class Tools(list[Callable[..., Any]]):
         self._timeout = dispatcher_options.bound("timeout", timeout)
         self._workers = dispatcher_options.whole("workers", workers, dispatcher_options.MOST_WORKERS)
         self._lane = lane
-        if lane is not None and lane not in LANES:
-            raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, LANES))}, or None.")
+        if lane is not None and lane not in get_args(Lane):
+            raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, get_args(Lane)))}, or None.")
         self.counter = CallCounter()
         made = [Tool(self, number, function) for number, function in enumerate(self._functions)]
         _check_names(made)
-        self._shipped = [tool.number for tool in made if tool.lane == "process"]
-        self._executors: dict[Lane, Executor] = {}
-        for used in dict.fromkeys(tool.lane for tool in made):
-            self._executors[used] = self._executor(used)
+        shipped = [tool.function if tool.lane == "process" else None for tool in made]
+        number = self._workers or max(_MIN_WORKERS, default_workers())
+        self._executors = {
+            used: Executor("tools", used, self._timeout, self.counter, shipped, number)
+            for used in dict.fromkeys(tool.lane for tool in made)
+        }
         super().__init__(tool.method for tool in made)
 
     def stats(self) -> dict[str, CallCount]:
@@ -109,8 +114,7 @@ class Tools(list[Callable[..., Any]]):
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""
-        executor = self._executors.get("process")
-        return [] if executor is None else executor.worker_pids
+        return [pid for executor in self._executors.values() for pid in executor.worker_pids]
 
     def close(self) -> None:
         """Ends the workers, threads and loops; calls in flight are cancelled."""
@@ -126,11 +130,6 @@ class Tools(list[Callable[..., Any]]):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return Tools, (self._functions, self._timeout, self._lane, self._workers)
 
-    def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-        """Starts a call of one of these tools."""
-        number = self._shipped.index(tool.number) if tool.lane == "process" else tool.number
-        return self._executors[tool.lane].launch(tool.name, number, tool.function, args, kwargs)
-
     def lane_of(self, function: Callable[..., Any]) -> Lane:
         """Returns the lane of a function: by default as it is, sync or async, with or without
         state."""
@@ -144,11 +143,6 @@ class Tools(list[Callable[..., Any]]):
                 "such tools a tools([...]) of their own."
             )
         return cast(Lane, self._lane)
-
-    def _executor(self, lane: Lane) -> Executor:
-        functions = [self._functions[number] for number in self._shipped] if lane == "process" else []
-        workers = self._workers or max(_MIN_WORKERS, default_workers())
-        return Executor("tools", lane, self._timeout, self.counter, functions, workers)
 
 
 class Tool:
@@ -175,7 +169,7 @@ class Tool:
         self.method = types.MethodType(made, self)
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-        return self.owner.run(self, args, kwargs)
+        return self.owner._executors[self.lane].launch(self.name, self.number, self.function, args, kwargs)
 
     def direct(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.environments import owner_of
+from guerdon.integrations.trl.tool_calls.executor import CallCounter, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import Launcher, launcher_of
 
 ToolsByName = Mapping[str, Callable[..., Any]]
@@ -43,11 +44,15 @@ class ToolTurns:
         completions: The trainer's own list, one list of messages a sample, which it extends turn by
             turn.
         tools: For each sample its tools by name, sync and async.
+
+    Attributes:
+        counter: The counts of the calls.
     """
 
     def __init__(self, completions: Sequence[Sequence[Mapping[str, Any]]], tools: Sequence[ToolsByName]) -> None:
         self._completions = completions
         self._tools = tools
+        self.counter = CallCounter()
         # The calls of each sample that were started and not collected, and their message.
         self._started: list[deque[_TurnCall]] = [deque() for _ in completions]
         self._begun: list[Any] = [None] * len(completions)
@@ -74,7 +79,7 @@ class ToolTurns:
         if not started:
             self._start_turn()
         if not started or started[0].name != name:
-            return launch((), arguments).result()
+            return self._launched(launch, arguments).result()
         return started.popleft().future.result()
 
     def _start_turn(self) -> None:
@@ -88,7 +93,7 @@ class ToolTurns:
             self._started[sample].clear()
             self._started[sample].extend(calls)
             if calls:
-                self._loop.start(_run(calls))
+                self._loop.start(self._run(calls))
 
     def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_TurnCall]:
         """The calls that the trainer will ask for; it answers unknown names and bad arguments
@@ -109,24 +114,27 @@ class ToolTurns:
                 calls.append(_TurnCall(name, launch, dict(arguments), _runs_in_order(tool), Future()))
         return calls
 
+    def _launched(self, launch: Launcher, arguments: Mapping[str, Any]) -> PendingCall:
+        pending = launch((), arguments)
+        pending.counters.append(self.counter)
+        return pending
 
-async def _run(calls: Sequence[_TurnCall]) -> None:
-    """Runs the calls of a sample: some in order, then the others together."""
-    try:
-        for call in calls:
-            if call.ordered:
-                await _run_call(call)
-        await asyncio.gather(*(_run_call(call) for call in calls if not call.ordered))
-    finally:
-        for call in calls:
-            call.future.cancel()
+    async def _run(self, calls: Sequence[_TurnCall]) -> None:
+        """Runs the calls of a sample: some in order, then the others together."""
+        try:
+            for call in calls:
+                if call.ordered:
+                    await self._run_call(call)
+            await asyncio.gather(*(self._run_call(call) for call in calls if not call.ordered))
+        finally:
+            for call in calls:
+                call.future.cancel()
 
-
-async def _run_call(call: _TurnCall) -> None:
-    try:
-        call.future.set_result(await call.launch((), call.arguments).aresult())
-    except Exception as error:
-        call.future.set_exception(error)
+    async def _run_call(self, call: _TurnCall) -> None:
+        try:
+            call.future.set_result(await self._launched(call.launch, call.arguments).aresult())
+        except Exception as error:
+            call.future.set_exception(error)
 
 
 def _runs_in_order(tool: Callable[..., Any]) -> bool:
