@@ -9,10 +9,11 @@ main thread, the same ones in the same order on every rank.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import transformers
@@ -22,7 +23,7 @@ from guerdon._batch.trainer.column import RewardColumn
 from guerdon._batch.trainer.context import TrainerMemory
 from guerdon._functions.callables import is_reward_model
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import GuerdonError, RegistrationError
+from guerdon.errors import GuerdonError, GuerdonWarning, RegistrationError
 from guerdon.integrations.trl.patching import patched, replace_argument
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
 from guerdon.integrations.trl.pipeline.checking import check_pipeline
@@ -33,7 +34,7 @@ from guerdon.integrations.trl.pipeline.options import Pipeline
 from guerdon.integrations.trl.pipeline.prefetcher import Prefetcher, batches_left
 from guerdon.integrations.trl.pipeline.split_vllm_client import SplitVLLMClient
 from guerdon.integrations.trl.pipeline.trainer_logs import empty_logs, log_generation, log_pipeline, recording
-from guerdon.integrations.trl.pipeline.trl_families import GRPO, Family, changed, family_of, override_problems
+from guerdon.integrations.trl.pipeline.trl_families import GRPO, changed, family_of, override_problems, overriding
 from guerdon.integrations.trl.reward_funcs import dispatchers_of, resolve_reward_funcs
 from guerdon.integrations.trl.tool_calls.concurrent_calls import ConcurrentToolCalls
 from guerdon.integrations.trl.trainer_context import TRLTrainerContext
@@ -74,6 +75,14 @@ class PipelinedTrainer(BatchRewards):
             )
         problems = override_problems(type(self), PipelinedTrainer)
         self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
+        if self.pipeline.mini_batch:
+            for one in overriding(type(self), "_calculate_rewards"):
+                warnings.warn(
+                    f"mini_batch: {one.__name__} overrides _calculate_rewards, which gets a few groups at a time, in the order in "
+                    "which they are scored: what it computes over a whole batch differs from TRL's.",
+                    GuerdonWarning,
+                    stacklevel=2,
+                )
         if self.pipeline.overlap and self.use_vllm:
             if self.accelerator.num_processes > 1:
                 self._feed = CompletionFeed(self.accelerator.process_index)
@@ -261,7 +270,7 @@ class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # ty
             the message says why.
     """
 
-    _family: ClassVar[Family] = family_of(trl.GRPOTrainer)
+    _family = family_of(trl.GRPOTrainer)
 
     def __init__(
         self, model: Any, reward_funcs: Any = None, *rest: Any, pipeline: Pipeline | str = "off", **named: Any

@@ -89,27 +89,24 @@ def family_of(kind: type) -> Family:
     return family
 
 
+def overriding(kind: type, name: str) -> list[type]:
+    """The classes of a user behind a trainer's class that define this method."""
+    others = ("guerdon", "trl", "transformers")
+    return [one for one in kind.__mro__ if name in vars(one) and one.__module__.partition(".")[0] not in others]
+
+
 def override_problems(kind: type, mixin: type) -> dict[str, str]:
     """Returns by part of a pipeline the reason why it can't work with overrides of a trainer's
     class."""
     problems: dict[str, str] = {}
-    name = "_generate_and_score_completions"
-    for place, one in enumerate(kind.__mro__):
-        if "transformers" in one.__module__ or one is object:
-            break
-        if one.__module__.partition(".")[0] in ("guerdon", "trl"):
-            continue
-        is_behind = place > kind.__mro__.index(mixin)
-        if name in vars(one):
-            reason = f"{one.__name__} overrides {name}, "
-            problems["mini_batch"] = (
-                f"{reason}of which a batch in several pieces makes one call with stubs for each piece."
-            )
-            if is_behind:
-                problems["lookahead"] = (
-                    f"{reason}which is called a second time, with stubs, when the rewards are complete."
-                )
-        if "_prepare_inputs" in vars(one) and is_behind:
+    behind = kind.__mro__[kind.__mro__.index(mixin) :]
+    for one in overriding(kind, "_generate_and_score_completions"):
+        reason = f"{one.__name__} overrides _generate_and_score_completions, "
+        problems["mini_batch"] = f"{reason}of which a batch in several pieces makes one call with stubs for each piece."
+        if one in behind:
+            problems["lookahead"] = f"{reason}which is called a second time, with stubs, when the rewards are complete."
+    for one in overriding(kind, "_prepare_inputs"):
+        if one in behind:
             problems["mini_batch"] = f"{one.__name__} overrides _prepare_inputs, which makes the pieces of a batch."
     return problems
 
