@@ -121,10 +121,6 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
         self._drawn = _Rollout(environment, owner, None if owner.ordered else kwargs)
         return owner.reset(environment, kwargs) if owner.ordered else _NO_OBSERVATION
 
-    def environments_of(self, completions: list[Any]) -> list[object]:
-        """The environments of these completions, as those left them."""
-        return [self._ended[id(completion)].environment for completion in completions]
-
     def add_environment_rewards(self, completions: list[Any], scored: GroupScores) -> None:
         """Adds a column for each class of environments, which are free then. A sample whose own
         reward failed has none in any column."""

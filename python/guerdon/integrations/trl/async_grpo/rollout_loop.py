@@ -128,7 +128,7 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
         if self.keeps_environments and self.environment_factories is not None:
             if self._multi_environment:
                 given.pop("environment", None)  # the loop's key; the class tells it too
-            given["environments"] = self.environments_of(group.completions)
+            given["environments"] = [self._ended[id(completion)].environment for completion in group.completions]
         return given
 
     async def _watch(self, stop_event: asyncio.Event) -> None:
