@@ -16,11 +16,12 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import RegistrationError
 
 
-def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float], Dispatcher | None]:
+def resolve_reward_funcs(given: Any, *, weigh: bool = False) -> tuple[list[Any], list[float], Dispatcher | None]:
     """The list for TRL, its weights as given to dispatchers, and the dispatcher made for the rest.
 
     Args:
         given: What a trainer was given as its reward functions: one, a list, a dispatcher, or None.
+        weigh: Whether the dispatcher made here has the weights, for a trainer that has none.
 
     Returns:
         The list; one weight per entry; the dispatcher for functions that belong to none, None if
@@ -33,15 +34,16 @@ def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float], Dispatcher
     functions: list[Any] = []
     weights: list[float] = []
     for entry in entries:
-        columns, own_weights = (
+        columns, given_weights = (
             (entry.reward_funcs, entry.reward_weights) if isinstance(entry, Dispatcher) else spread([entry], None)
         )
         functions.extend(columns)
-        weights.extend(own_weights or [1.0] * len(columns))
+        weights.extend(given_weights or [1.0] * len(columns))
     plain = [
         index for index, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
     ]
-    own = Dispatcher([functions[index] for index in plain]) if plain else None
+    own_weights = [weights[index] for index in plain] if weigh else None
+    own = Dispatcher([functions[index] for index in plain], weights=own_weights) if plain else None
     for index, column in zip(plain, own.reward_funcs if own else (), strict=True):
         functions[index] = column
     return functions, weights, own

@@ -19,8 +19,9 @@ pytest.importorskip("requests")
 
 import torch
 
-from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward
+from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward, rubric
 from guerdon.errors import ClosedError
+from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.rollout_loops import (
     AsyncGRPOTrainer,
@@ -128,6 +129,22 @@ def test_a_worker_of_the_users_own_has_its_samples_scored_by_the_engine(where: s
     # 11 and 14; the one on which a function failed has no reward, whatever the loop gave it.
     assert [round(sample.advantage, 2) for sample in samples if sample.advantage] == [-1.0, 1.0]
     assert [sample.metrics["rewards/bonus"] for sample in samples][::2] == [10.0, 11.0]
+
+
+def test_the_weights_of_a_rubric_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRL's configuration has none for this trainer."""
+
+    def made(self: Any, model: Any, reward_funcs: Any = None, args: Any = None, *, rollout_worker: Any = None) -> None:
+        self.args, self._lora_sync = SimpleNamespace(num_generations=4, max_staleness=3), False
+        self.rollout_worker = rollout_worker
+
+    monkeypatch.setattr(TRLAsyncGRPOTrainer, "__init__", made)
+    weights = {"correct": 2.0, "clear": 1.0}
+    criteria = rubric(dict.fromkeys(weights, "Is it?"), weights=weights, model="m", base_url="http://127.0.0.1:9/v1")
+    trainer = AsyncGRPOTrainer("m", [criteria, reward_functions.length], rollout_worker=worker_of())
+    columns = trainer.rollout_worker._loop_kwargs["guerdon"].columns
+    assert [column.__name__ for column in columns] == ["rubric/correct", "rubric/clear", "length"]
+    assert GroupScorer(columns)._weights == [2.0, 1.0, 1.0]
 
 
 # --- what is put on TRL's worker

@@ -63,7 +63,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         given = inspect.signature(TRLAsyncGRPOTrainer.__init__).bind_partial(None, model, [], args, *rest, **named)
         reward_funcs = _with_workers_own(reward_funcs, given.arguments.get("rollout_worker"))
         self.concurrent_groups: int = groups
-        functions, _, self._own_dispatcher = resolve_reward_funcs(reward_funcs)
+        functions, _, self._own_dispatcher = resolve_reward_funcs(reward_funcs, weigh=True)
         columns = _checked(functions)
         super().__init__(model, [], args, *rest, **named)
         self._began = False
