@@ -22,9 +22,12 @@ import pytest
 
 from guerdon import DataError, reward
 from guerdon.cli import main
+from guerdon.cli.profile_table import show
 from guerdon.profile import Profile, measurement, profile, profiling
 from guerdon.profile.checks import CHECKS
+from guerdon.profile.finding import Finding
 from guerdon.profile.forms import fill
+from guerdon.profile.function_profile import FunctionProfile, Step, StepPrediction
 from tests.cli.conftest import Command, write_rewards, write_rows
 from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
@@ -260,7 +263,8 @@ def test_ctrl_c_prints_what_is_known(tmp_path: Path, rows: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 130, err
-    assert json.loads(out)["cut_short"] == "interrupted"
+    found = json.loads(out)
+    assert (found["cut_short"], found["clean"]) == ("interrupted", False)
     assert "interrupted" in err
 
 
@@ -360,6 +364,23 @@ def test_root_causes_come_first_with_a_line_per_cause(
     assert "[probe:last_mention]" not in ended.out
     assert "(-v shows all findings)" in ended.out
     assert "[probe:last_mention]" in guerdon("profile", file, rows, "--rows", 6, "-v").out
+
+
+def test_unchecked_functions_and_advised_workers_have_lines_of_their_own() -> None:
+    late, wrong = (reward(lambda completion: 1.0, name=name).spec for name in ("late", "wrong"))
+    functions = {
+        "late": FunctionProfile(late, [Finding("unchecked", "warning", "Time was up.")]),
+        "wrong": FunctionProfile(wrong, [Finding("order", "error", "In another order.")]),
+    }
+    now, advised = StepPrediction(4.0, 2, 0, {}), StepPrediction(1.0, 8, 0, {})
+    step, printed = Step(8, 8, now, advised, "more than cores, as they wait"), io.StringIO()
+    show(Profile(8, recorded=False, functions=functions, step=step), printed)
+    lines = printed.getvalue().splitlines()
+    assert lines[:2] == [
+        "1 of 2 functions should not be trained with as they are: 1 cause.",
+        "1 of 2 functions was not checked to the end.",
+    ]
+    assert "Dispatcher(…, workers=8)  # more than cores, as they wait" in lines
 
 
 def test_template_with_a_misspelt_column_is_a_usage_error_with_completions_too(

@@ -14,7 +14,7 @@ from guerdon import Server, judge, pairwise, panel, parse
 from guerdon._lanes.http import endpoints
 from guerdon.cli.profile_table import judge_lines
 from guerdon.profile.function_profile import FunctionProfile
-from guerdon.profile.judge_checks import JudgeFacts, _changed, check_judge, longer
+from guerdon.profile.judge_checks import _changed, check_judge, longer
 from guerdon.profile.judge_plan import JudgePlan, plan_judge
 from guerdon.profile.judge_statistics import shift_of, sign_test
 from guerdon.profile.subject import Subject
@@ -25,10 +25,11 @@ ROWS = [{"completion": f"[{row * 7 % 20}] an answer to question {row}"} for row 
 Rate = Callable[[str], float]
 
 
-def facts_of(asked: Any, wanted: int = 20, rows: Sequence[dict[str, Any]] = ROWS) -> dict[str, JudgeFacts]:
+def facts_of(asked: Any, wanted: int = 20, rows: Sequence[dict[str, Any]] = ROWS) -> dict[str, FunctionProfile]:
     """The facts about a judge that is asked about so many of the rows."""
     with Subject(asked, rows) as subject:
-        return check_judge([asked.spec], subject, subject.samples(), wanted, None, 60.0)
+        found = check_judge([asked.spec], subject, subject.samples(), wanted, None, 60.0)
+        return {each.name: each for each in found}
 
 
 def planned(asked: Any, max_cost: float | None = None) -> JudgePlan:
@@ -44,7 +45,7 @@ def rating(rate: Rate) -> Answer:
     return lambda path, body: chat_completion(f"{rate(question(body)):.2f}")
 
 
-def rated(rate: Rate, **options: Any) -> tuple[JudgeFacts, int]:
+def rated(rate: Rate, **options: Any) -> tuple[FunctionProfile, int]:
     """The facts about a judge that rates so, and the number of its requests."""
     with serving(rating(rate)) as server:
         asked = judge(
@@ -59,7 +60,7 @@ def rated(rate: Rate, **options: Any) -> tuple[JudgeFacts, int]:
         return found["judge"], len(server.bodies)
 
 
-def checks(facts: JudgeFacts) -> list[tuple[str, str]]:
+def checks(facts: FunctionProfile) -> list[tuple[str, str]]:
     return [(finding.check, finding.severity) for finding in facts.findings]
 
 
@@ -67,7 +68,7 @@ def test_a_judge_without_bias_is_clean() -> None:
     facts, requests = rated(quality)
     assert facts.findings == []
     assert requests == 4 * 20
-    assert facts.facts["flips"] == {"rows": 20, "share": 0.0, "spread_share_of_range": 0.0}
+    assert facts.judge["flips"] == {"rows": 20, "share": 0.0, "spread_share_of_range": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
     with serving(rate) as server:
         asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}")
         facts = facts_of(asked)["judge"]
-    (few, quick), (many, slow) = facts.facts["levels"]
+    (few, quick), (many, slow) = facts.judge["levels"]
     assert (few, many) == (2, 20)
     assert slow > 2 * quick
 
@@ -234,7 +235,7 @@ def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPa
         assert (finding.check, finding.severity) == ("fails", "error")
         assert "No request got a score" in finding.message
         assert "Connection refused" in finding.message
-        assert facts.facts == {}
+        assert facts.judge == {}
 
 
 def test_a_judge_that_refuses_all_is_given_up_after_the_first_form() -> None:
@@ -246,7 +247,7 @@ def test_a_judge_that_refuses_all_is_given_up_after_the_first_form() -> None:
     assert "401" in facts.findings[0].message
 
 
-def compared(prefers: Callable[[str, str], float]) -> JudgeFacts:
+def compared(prefers: Callable[[str, str], float]) -> FunctionProfile:
     """The facts about a judge that prefers the first text by so much."""
 
     def answer(path: str, body: dict[str, Any]) -> Any:
@@ -264,7 +265,7 @@ def compared(prefers: Callable[[str, str], float]) -> JudgeFacts:
 def test_comparisons_without_bias_are_clean() -> None:
     facts = compared(lambda one, other: quality(one) - quality(other))
     assert facts.findings == []
-    assert facts.facts["position"] == {"pairs": 15, "first": 0, "second": 0, "p": 1.0}
+    assert facts.judge["position"] == {"pairs": 15, "first": 0, "second": 0, "p": 1.0}
 
 
 @pytest.mark.parametrize(("bonus", "side"), [(30, "first"), (-30, "second")])
@@ -272,7 +273,7 @@ def test_comparisons_by_place(bonus: int, side: str) -> None:
     facts = compared(lambda one, other: quality(one) - quality(other) + bonus)
     (finding,) = [each for each in facts.findings if each.check == "position-bias"]
     assert f"prefers what it sees {side}" in finding.message
-    assert facts.facts["position"][side] == 15
+    assert facts.judge["position"][side] == 15
 
 
 def test_comparisons_by_length() -> None:

@@ -83,7 +83,7 @@ FUNCTIONS |= APART
 def measured(function: Any, trial: int) -> FunctionTimes:
     spec = function.spec
     found = measurement_of(function, ROWS, timeout=min(5.0, spec.policy.timeout))
-    return times_for(FunctionProfile(spec, measurement=found, seconds=found.seconds))
+    return times_for(FunctionProfile(spec, measurement=found))
 
 
 def run_time(functions: list[Any], workers: int) -> float:
@@ -184,10 +184,10 @@ def test_a_hang_takes_the_functions_own_timeout_and_grace() -> None:
         (Case(3, ""), Score(None, Status.CRASHED, "SIGSEGV", 0.25)),
     ]
     found = Measurement("sample", seconds=[0.1] * 4, failures=failures, timeout=5.0, grace=0.5)
-    times = times_for(FunctionProfile(function.spec, measurement=found, seconds=found.seconds))
+    times = times_for(FunctionProfile(function.spec, measurement=found))
     assert list(times.failed) == pytest.approx([30.01, 32.0, 0.25, 0.5])
     tried_again = reward(slow_in_worker, lane="process", timeout=30.0, retries=2, total_timeout=70.0)
-    times = times_for(FunctionProfile(tried_again.spec, measurement=found, seconds=found.seconds))
+    times = times_for(FunctionProfile(tried_again.spec, measurement=found))
     assert list(times.failed) == pytest.approx([70.0, 70.0, 0.75, 1.5])
 
 
@@ -203,7 +203,7 @@ def test_function_that_only_hangs_has_a_predicted_step() -> None:
 def test_calls_that_block_their_loop_run_one_after_another() -> None:
     spec = reward(slow_on_loop, lane="asyncio").spec
     found = Measurement("sample", seconds=[0.01] * 8, cpu_s=0.0, blocks=True)
-    mine = FunctionProfile(spec, measurement=found, seconds=found.seconds, advice=advise(spec, found, 0.01))
+    mine = FunctionProfile(spec, measurement=found, advice=advise(spec, found, 0.01))
     step = predicted_step([mine], 8, 8, 2, 2)
     assert step is not None
     assert step.now.seconds == pytest.approx(0.64, rel=0.05)

@@ -117,3 +117,17 @@ def test_invalid_files_are_refused(text: str, message: str, tmp_path: Path) -> N
         load_probes(path)
     with pytest.raises(DataError, match="can't be read"):
         load_probes(tmp_path / "no.json")
+
+
+def test_template_without_the_answer_is_wrong_with_another_rows_columns() -> None:
+    rows = [{"prompt": "2 + 2", "answer": "4", "name": "four"}, {"prompt": "2 + 2", "answer": "5", "name": "five"}]
+    named = reward(lambda completion, answer: float(completion == {"4": "four", "5": "five"}[answer]), name="named")
+    with Subject(named, rows, reference="{name}") as subject:
+        calibration = subject.once(Calibration)
+        assert (calibration.right_text(0), calibration.wrong_text(0)) == ("four", "five")
+        assert (calibration.usable, calibration.form_of(0)) == ([0, 1], None)
+    with (
+        Subject(named, rows, reference="{prompt}") as subject,
+        pytest.raises(DataError, match="the same completion for"),
+    ):
+        subject.once(Calibration)

@@ -110,13 +110,25 @@ def test_calls_that_mostly_wait_are_named(tmp_path: Path) -> None:
     assert some(sentences(tmp_path, rows), "Calls of correct wait longer than they run")[1] == "warning"
 
 
+def test_calls_that_wait_for_workers_are_named_beside_longer_ones(tmp_path: Path) -> None:
+    rows = []
+    for each in steps():
+        rows.append(row(**each, value=float(each["sample"] % 3), run_s=2.0))
+        rows.append(row(**each, function="short", value=float(each["sample"] % 2), run_s=0.1, queue_s=1.5))
+    message, severity = some(sentences(tmp_path, rows), "Calls of short wait longer than they run")
+    assert severity == "warning"
+    assert "for a free worker or thread" in message
+
+
 def test_a_judge_that_is_held_back_is_named_beside_longer_calls(tmp_path: Path) -> None:
     rows = []
     for each in steps():
         rows.append(row(**each, value=float(each["sample"] % 3), run_s=2.0))
         judged = {"run_s": 0.05, "queue_s": 15.0, "prompt_tokens": 100, "completion_tokens": 5}
         rows.append(row(**each, function="helpful", value=float(each["sample"] % 2), **judged))
-    assert some(sentences(tmp_path, rows), "Requests of helpful wait longer than they run (15 s and 4")[1] == "warning"
+    found = sentences(tmp_path, rows)
+    assert some(found, "Requests of helpful wait longer than they run (15 s and 4")[1] == "warning"
+    assert not [message for message in found if message.startswith("Calls of helpful wait")]
 
 
 def test_two_rows_that_wait_for_workers_to_start_are_no_news(tmp_path: Path) -> None:

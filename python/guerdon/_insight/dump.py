@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, overload
 
 from guerdon._insight.endpoint import Endpoint, endpoints_of
+from guerdon._system.units import plural
 
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
@@ -127,17 +128,17 @@ class Dump(Sequence[InFlight]):
 
     def __str__(self) -> str:
         waiting = [
-            f"{name!r}: {_number(count, 'sample')} waiting{self._why(name)}"
+            f"{name!r}: {plural(count, 'sample')} waiting{self._why(name)}"
             for name, count in self.waiting.items()
             if count
         ]
-        alive = f"{_number(len(self), 'call')} in flight, {_number(len(self.workers), 'worker process', 'es')} alive"
+        alive = f"{plural(len(self), 'call')} in flight, {plural(len(self.workers), 'worker process', 'worker processes')} alive"
         fleets = [
             "\n".join([f"endpoints of {name!r}:", *(f"  {one}" for one in each)])
             for name, each in self.endpoints.items()
         ]
         nodes = [
-            f"{_place(name)}: {state}, has {_number(count, 'call')} of this dispatcher"
+            f"{_place(name)}: {state}, has {plural(count, 'call')} of this dispatcher"
             for name, (state, count) in self.nodes.items()
         ]
         return "\n".join([alive, *map(str, self._calls), *waiting, *nodes, *fleets])
@@ -150,7 +151,7 @@ class Dump(Sequence[InFlight]):
         return f": waits for the limit of {endpoint or 'the function'} until {until} (in {seconds:.3g} s)"
 
     def __repr__(self) -> str:
-        return f"<Dump of {_number(len(self), 'call')} in flight>"
+        return f"<Dump of {plural(len(self), 'call')} in flight>"
 
 
 def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[FunctionSpec], timeout: float) -> Dump:
@@ -283,7 +284,3 @@ def _samples(samples: Sequence[int]) -> str:
     if len(samples) == 1:
         return f"sample {samples[0]}"
     return f"samples {samples[0]} to {samples[-1]} ({len(samples)})" if samples else "no sample"
-
-
-def _number(count: int, what: str, plural: str = "s") -> str:
-    return f"{count} {what}{'' if count == 1 else plural}"

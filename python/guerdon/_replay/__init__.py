@@ -14,13 +14,13 @@ from pathlib import Path
 
 from guerdon._engine.dispatcher_options import whole
 from guerdon._insight.journal.selection import Selection
-from guerdon._replay.result import ReplayResult, result_of
+from guerdon._replay.result import ReplayResult
 from guerdon._replay.run import ReplayRun
 from guerdon._system.units import integer, number
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, RegistrationError
 
-__all__ = ["ReplayResult", "ReplayRun", "replay", "result_of"]
+__all__ = ["ReplayResult", "ReplayRun", "replay"]
 
 
 def replay(
@@ -88,7 +88,7 @@ def replay(
     if isinstance(rewards, (str, bytes)):
         raise RegistrationError("rewards= takes functions or a Dispatcher; a file is for the command, guerdon replay.")
     dispatcher = rewards if isinstance(rewards, Dispatcher) else Dispatcher(rewards)
-    run = ReplayRun(
+    return ReplayRun(
         journal,
         dispatcher,
         Selection(None if runs is None else frozenset(runs), first, last),
@@ -97,6 +97,4 @@ def replay(
         moved=shown,
         workers=whole("workers", workers),
         chunk=whole("chunk", chunk) or 1,
-    )
-    run.run()
-    return result_of(run)
+    ).run()

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from guerdon.results.status import Status
-
-if TYPE_CHECKING:
-    from guerdon._replay.run import ReplayRun
-
-__all__ = ["ReplayResult", "result_of"]
-
-_MOST_REASONS: Final = 5
+__all__ = ["ReplayResult"]
 
 
 @dataclass(frozen=True)
@@ -69,35 +61,3 @@ class ReplayResult:
     def __repr__(self) -> str:
         functions = ", ".join(self.functions)
         return f"<ReplayResult of {functions} on {self.samples} samples: {self.differences} cells moved>"
-
-
-def result_of(run: ReplayRun) -> ReplayResult:
-    """Returns the result of a replay that ended."""
-    functions = {}
-    for row in run.totals.rows():
-        name, comparison = row.name, run.diff.functions.get(row.name)
-        reasons: Counter[str] = Counter()
-        for why in run.totals.reasons(name):
-            reasons[why.reason] += why.count
-        functions[name] = {
-            "scored": row.samples,
-            "left_out": run.left_out[name],
-            "status": {status.label: row.counts[status] for status in Status if row.counts[status]},
-            "reasons": dict(reasons.most_common(_MOST_REASONS)),
-            "usage": run.totals.used.get(name),
-            "diff": comparison.to_dict() if comparison is not None and name in run.survey.functions else None,
-        }
-    return ReplayResult(
-        journal=str(run.journal),
-        rows=run.survey.rows,
-        samples=run.samples,
-        groups=run.groups,
-        incomplete={"groups": run.incomplete_groups, "examples": run.incomplete},
-        functions=functions,
-        total=run.diff.total.to_dict(),
-        moved=run.diff.moved(),
-        tolerance=run.tolerance,
-        differences=run.diff.differences,
-        failures=run.totals.breaches(run.scorer.specs, run.dispatcher.options["max_failure_rate"]),
-        notes=run.notes(),
-    )

@@ -19,15 +19,18 @@ from guerdon._replay.chunks import Chunk, chunks
 from guerdon._replay.diff import Diff
 from guerdon._replay.needs import needs
 from guerdon._replay.output import Output
+from guerdon._replay.result import ReplayResult
 from guerdon._replay.scoring import Scorer, SubmittedChunk
 from guerdon._replay.survey import survey
 from guerdon.dispatcher import Dispatcher
+from guerdon.results.status import Status
 
 __all__ = ["ReplayRun"]
 
 _IN_FLIGHT: Final = 4096
 """Samples that are being scored at once, about."""
 _EXAMPLES: Final = 5
+_MOST_REASONS: Final = 5
 
 
 class ReplayRun:
@@ -53,25 +56,23 @@ class ReplayRun:
         workers: int | None = None,
         chunk: int = 512,
     ) -> None:
-        self.journal, self.dispatcher = journal, dispatcher
-        self.tolerance, self._moved, self._chunk = tolerance, moved, chunk
+        self._journal, self._dispatcher = journal, dispatcher
+        self._moved, self._chunk = moved, chunk
         self.scorer = Scorer(dispatcher, workers)
         self.parts = find_parts(journal)
         self.survey = survey(self.parts, selection)
         self.needs = needs(self.scorer.specs, self.survey)
         given = dispatcher.options["weights"]
-        self.weights: dict[str, float] = (
-            {} if given is None else dict(zip(dispatcher.names, dispatcher._builder.weights, strict=True))
-        )
+        weights = {} if given is None else dict(zip(dispatcher.names, dispatcher._builder.weights, strict=True))
         self.output = None if out is None else Output(out)
-        self.diff = Diff(self.weights, dispatcher.options["incomplete"], tolerance, moved)
+        self.diff = Diff(weights, dispatcher.options["incomplete"], tolerance, moved)
         self.totals = ScoreTotals([spec.name for spec in self.scorer.specs])
         self.left_out: Counter[str] = Counter()
         """Cells of groups that lack samples, by the function that is not called on them."""
         self.groups = self.incomplete_groups = self.repeated_rows = self.samples = 0
         self.incomplete: list[dict[str, Any]] = []
 
-    def run(self, progress: Callable[[int], None] = lambda samples: None) -> None:
+    def run(self, progress: Callable[[int], None] = lambda samples: None) -> ReplayResult:
         """Score, write and compare.
 
         Args:
@@ -91,6 +92,7 @@ class ReplayRun:
                 progress(self._finish(in_flight))
         finally:
             self.close()
+        return self._result()
 
     def close(self) -> None:
         """End the functions' engines and complete the output."""
@@ -99,7 +101,37 @@ class ReplayRun:
             self.output.close()
             self.output = None
 
-    def notes(self) -> list[str]:
+    def _result(self) -> ReplayResult:
+        functions = {}
+        for row in self.totals.rows():
+            name, comparison = row.name, self.diff.functions.get(row.name)
+            reasons: Counter[str] = Counter()
+            for why in self.totals.reasons(name):
+                reasons[why.reason] += why.count
+            functions[name] = {
+                "scored": row.samples,
+                "left_out": self.left_out[name],
+                "status": {status.label: row.counts[status] for status in Status if row.counts[status]},
+                "reasons": dict(reasons.most_common(_MOST_REASONS)),
+                "usage": self.totals.used.get(name),
+                "diff": comparison.to_dict() if comparison is not None and name in self.survey.functions else None,
+            }
+        return ReplayResult(
+            journal=str(self._journal),
+            rows=self.survey.rows,
+            samples=self.samples,
+            groups=self.groups,
+            incomplete={"groups": self.incomplete_groups, "examples": self.incomplete},
+            functions=functions,
+            total=self.diff.total.to_dict(),
+            moved=self.diff.moved(),
+            tolerance=self.diff.tolerance,
+            differences=self.diff.differences,
+            failures=self.totals.breaches(self.scorer.specs, self._dispatcher.options["max_failure_rate"]),
+            notes=self._notes(),
+        )
+
+    def _notes(self) -> list[str]:
         """Returns notes for readers of the results, a sentence each."""
         notes = [*(f"{note}." for note in self.parts.notes), *self.needs.notes]
         if self.incomplete_groups:

@@ -15,7 +15,7 @@ import numpy as np
 
 from guerdon._insight.journal.parts import JournalParts, Part
 from guerdon._insight.journal.schema import KEYS, plain_type
-from guerdon._insight.journal.selection import Selection
+from guerdon._insight.journal.selection import SeenRows, Selection
 from guerdon.errors import DataError
 
 __all__ = ["BatchKey", "Survey", "spans", "survey"]
@@ -77,27 +77,25 @@ def survey(journal: JournalParts, selection: Selection) -> Survey:
     """
     journal.check_some()
     found = Survey(journal.parts, selection)
-    runs: set[str] = set()
-    steps: list[int] = []
+    seen = SeenRows()
     types = {name: plain_type(name) for name in _COLUMNS}
     for part in found.parts:
         rows = chosen = 0
         for first, batch in part.batches(_COLUMNS, _ROWS, types=types):
             rows = first + batch.num_rows
             _check_keys(part, batch)
-            runs.update(batch.column("run").unique().to_pylist())
-            known = batch.column("step").drop_null().to_numpy(zero_copy_only=False)
-            steps = _ends(steps, known)
+            seen.add(batch)
             counted = selection.rows(batch)
             chosen += counted.num_rows
             _count(found, part.writer, counted)
         part.limit = rows if chosen else 0  # nothing else of it is read again
         found.kinds.append({name: part.kinds[name] for name in part.filled_texts()} if chosen else {})
     if not found.batches:
-        if not runs:
+        if not seen.runs:
             raise DataError(f"{journal.folder} has parts, but no rows in them.{journal.described_notes()}")
-        its_steps = f" Its steps: {steps[0]} to {steps[-1]}." if steps else ""
-        raise DataError(f"no row is of these runs and steps. The journal's runs: {', '.join(sorted(runs))}.{its_steps}")
+        its_steps = "" if seen.steps is None else f" Its steps: {seen.steps[0]} to {seen.steps[1]}."
+        names = ", ".join(sorted(seen.runs))
+        raise DataError(f"no row is of these runs and steps. The journal's runs: {names}.{its_steps}")
     return found
 
 
@@ -118,12 +116,6 @@ def _check_keys(part: Part, batch: Any) -> None:
     for name in KEYS:
         if name != "step" and batch.column(name).null_count:
             raise DataError(f"{part.path.name} has rows without a {name}, so nobody knows of which samples they are.")
-
-
-def _ends(known: list[int], steps: Any) -> list[int]:
-    """The first and the last step, with those of the rows."""
-    ends = [*known, int(steps.min()), int(steps.max())] if len(steps) else known
-    return [min(ends), max(ends)] if ends else []
 
 
 def _count(found: Survey, writer: str, batch: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 from urllib.parse import urlsplit
 
@@ -37,7 +38,9 @@ def listen(host: str, port: int, *, has_token: bool) -> list[socket.socket]:
         for one in sockets:
             one.close()
         hint = " Choose another --port, or 0 for any that is free." if error.errno == errno.EADDRINUSE else ""
-        raise ServerOptionError(f"can't listen on {host}:{port}: {error.strerror}.{hint}") from None
+        raise ServerOptionError(
+            f"can't listen on {host}:{port}: {os.strerror(error.errno or errno.EINVAL)}.{hint}"
+        ) from None
     return sockets
 
 
@@ -63,21 +66,12 @@ def _is_loopback(address: str) -> bool:
 
 
 def _bound(family: int, address: str, port: int) -> socket.socket:
-    one = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted connections inherit these. A machine that dies in mid-request sends no end.
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6)):
-            one.setsockopt(socket.IPPROTO_TCP, option, value)
-        # The body of an answer would wait for the client to acknowledge its head: 40 ms.
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        one.bind((address, port))
-        one.listen(BACKLOG)
-        one.setblocking(False)
-    except OSError:
-        one.close()
-        raise
+    one = socket.create_server((address, port), family=family, backlog=BACKLOG)
+    # Accepted connections inherit these. A machine that dies in mid-request sends no end.
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6)):
+        one.setsockopt(socket.IPPROTO_TCP, option, value)
+    # The body of an answer would wait for the client to acknowledge its head: 40 ms.
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    one.setblocking(False)
     return one

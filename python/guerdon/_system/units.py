@@ -1,4 +1,4 @@
-"""Quantities in users' notation: numbers, and bytes as texts."""
+"""Quantities in users' notation: numbers, bytes as texts, numbers with their nouns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from numbers import Integral, Real
 from typing import Final
 
-__all__ = ["EXPECTED_BYTES", "FLOAT32_MAX", "LONGEST", "as_bytes", "bytes_text", "integer", "number"]
+__all__ = ["EXPECTED_BYTES", "FLOAT32_MAX", "LONGEST", "as_bytes", "bytes_text", "integer", "number", "plural"]
 
 FLOAT32_MAX: Final = 3.4028234663852886e38
 
@@ -79,3 +79,8 @@ def as_bytes(value: object) -> int | None:
 def bytes_text(count: int) -> str:
     """A number of bytes for people."""
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun, whose plural is `many`, or has an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

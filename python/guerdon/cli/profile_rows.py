@@ -11,14 +11,15 @@ from itertools import groupby, islice
 from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon.cli.field_mapping import FieldMapping, FieldOptions, find, map_fields
+from guerdon.cli.field_mapping import FieldMapping, FieldOptions, map_fields
 from guerdon.profile.calibration import spread
 from guerdon.profile.exit_codes import UsageError
 from guerdon.profile.input_rows import InputFile
 
 __all__ = ["read_rows"]
 
-_LOOKED_AT: Final = 512
+_LARGEST: Final = 512
+"""Rows of a group: a file may have one prompt throughout."""
 
 
 def read_rows(
@@ -37,38 +38,22 @@ def read_rows(
     mapping = map_fields(source, specs, fields, rollouts=False)
     if generations is not None and mapping.rows % generations:
         raise UsageError(f"{source.name} has {mapping.rows} rows, not a multiple of {generations} (--num-generations).")
-    prompt = fields.prompt or "prompt"
-    if mapping.left_out:
-        groups = _recorded(
-            map(mapping.row, source.rows()), any(spec.shape == "group" or spec.finish is not None for spec in specs)
-        )
-        count = sum(map(len, groups))
-        chosen = {place for group in spread(groups, max(1, most * len(groups) // count)) for place in group}
+    if generations is not None and not mapping.left_out:
+        groups = [range(start, start + generations) for start in range(0, mapping.rows, generations)]
     else:
-        size = generations or _group([str(find(row.fields, prompt)) for row in islice(source.rows(), _LOOKED_AT)])
-        chosen = _chosen(mapping.rows, size, most)
-    return [mapping.row(found) for place, found in enumerate(source.rows()) if place in chosen], mapping
+        whole = any(spec.shape == "group" or spec.finish is not None for spec in specs)
+        groups = _of_prompts((mapping.row(row) for row in source.rows()), whole)
+    count = sum(map(len, groups))
+    chosen = {place for group in spread(groups, max(1, most * len(groups) // count)) for place in group}
+    return [mapping.row(row) for place, row in enumerate(source.rows()) if place in chosen], mapping
 
 
-def _recorded(rows: Iterable[dict[str, Any]], whole: bool) -> list[list[int]]:
+def _of_prompts(rows: Iterable[dict[str, Any]], whole: bool) -> list[range]:
     """Places of the rows of each prompt that has a completion, with `whole` only where all rows of
     the prompt have one, if any such prompt exists; a row without a prompt is alone."""
-    runs = groupby(enumerate(rows), key=lambda each: str(each[1].get("prompt", each[0])))
-    groups = [[(place, row.get("completion") is not None) for place, row in run] for _, run in runs]
-    complete = [group for group in groups if all(there for _, there in group)] if whole else []
-    chosen = complete or [group for group in groups if any(there for _, there in group)]
-    return [[place for place, _ in group] for group in chosen]
-
-
-def _group(prompts: Sequence[str]) -> int:
-    """The length of the runs of equal prompts, if all that were looked at are as long."""
-    runs = [sum(1 for _ in run) for _, run in groupby(prompts)]
-    whole = runs[:-1] if len(runs) > 1 else runs  # the last one may go on
-    return whole[0] if len(set(whole)) == 1 and runs[-1] <= whole[0] else 1
-
-
-def _chosen(count: int, size: int, most: int) -> set[int]:
-    """Places of rows: whole groups, spread evenly over the file."""
-    starts = [start * size for start in spread(range(count // size), max(1, most // size))]
-    whole = len(starts) >= count // size
-    return set(range(count)) if whole else {start + offset for start in starts for offset in range(size)}
+    found: list[tuple[range, int]] = []
+    for _, run in groupby(enumerate(rows), key=lambda each: each[1].get("prompt", each[0])):
+        while piece := [(place, row.get("completion") is not None) for place, row in islice(run, _LARGEST)]:
+            found.append((range(piece[0][0], piece[-1][0] + 1), sum(there for _, there in piece)))
+    complete = [group for group, recorded in found if recorded == len(group)] if whole else []
+    return complete or [group for group, recorded in found if recorded] or [group for group, _ in found]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, Final, TextIO
 
@@ -21,7 +22,8 @@ from rich.text import Text
 
 from guerdon._insight.diagnostics.score_totals import seconds_text as seconds
 from guerdon._system.safe_text import readable
-from guerdon._system.units import bytes_text
+from guerdon._system.units import bytes_text, plural
+from guerdon.profile.finding import SEVERITIES, Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step, StepPrediction
 from guerdon.profile.judge_statistics import CHANCE
 
@@ -31,6 +33,7 @@ _HEAD: Final = ("function", "findings", "p50", "p99", "waits", "memory", "lane")
 _NARROW: Final = 72
 _PAGE_WIDTH: Final = 100
 _MOST_DETAILS: Final = 3
+_UNCHECKED: Final = "unchecked"
 _COLOURS: Final = {"error": "bold red", "warning": "yellow", "info": "blue", "clean": "green"}
 
 # Black, red, green, yellow, blue, magenta, cyan, white: each can be read on white.
@@ -83,10 +86,9 @@ def _drawn(found: Profile, *, verbose: bool, narrow: bool) -> Iterator[Renderabl
     yield ""
     rows = list(map(_row, found.functions.values()))
     yield from _listed(rows) if narrow else [_table(rows)]
-    lines = {name: _paste(function) for name, function in found.functions.items()}
-    if any(lines.values()):
+    if lines := _to_paste(found):
         yield "\nTo paste:"
-        yield from (_code(f"{line}  # {name}") for name, line in lines.items() if line is not None)
+        yield from map(_code, lines)
     for function in found.functions.values() if verbose else ():
         yield from _function(function)
     yield ""
@@ -156,27 +158,40 @@ def _row(function: FunctionProfile) -> list[str]:
 
 def _counts(function: FunctionProfile) -> str:
     """Returns the number of its findings, in words."""
-    numbers = [(sum(f.severity == kind for f in function.findings), kind) for kind in ("error", "warning")]
-    parts = [f"{number} {kind}{'s' if number > 1 else ''}" for number, kind in numbers if number]
-    return ", ".join(parts) or ("clean" if function.checks or function.seconds else "not checked")
+    return _severities(function.findings) or ("clean" if function.checks or function.seconds else "not checked")
+
+
+def _severities(findings: Iterable[Finding]) -> str:
+    """Returns the number of errors and warnings, in words; empty without any."""
+    counts = Counter(finding.severity for finding in findings)
+    return ", ".join(plural(counts[kind], kind) for kind in SEVERITIES[:2] if counts[kind])
 
 
 def _headline(found: Profile) -> str:
-    """The verdict in a line."""
-    faulty = [name for name, mine in found.functions.items() if any(each.severity != "info" for each in mine.findings)]
-    if not faulty:
-        return "Nothing was found that speaks against these functions."
-    causes = len(found.root_causes())
-    return f"{len(faulty)} of {len(found.functions)} functions should not be trained with as they are: {causes} cause{'s' if causes > 1 else ''}."
+    """The verdict, in a line or two."""
+    checks = [{each.check for each in mine.findings if each.severity != "info"} for mine in found.functions.values()]
+    faulty, unchecked = sum(bool(each - {_UNCHECKED}) for each in checks), checks.count({_UNCHECKED})
+    causes = sum(each.findings[0].check != _UNCHECKED for each in found.root_causes())
+    lines = [
+        f"{faulty} of {len(checks)} functions should not be trained with as they are: {plural(causes, 'cause')}.",
+        f"{unchecked} of {len(checks)} functions {'was' if unchecked == 1 else 'were'} not checked to the end.",
+    ]
+    said = [line for line, count in zip(lines, (faulty, unchecked), strict=True) if count]
+    return "\n".join(said) or "Nothing was found that speaks against these functions."
 
 
-def _paste(function: FunctionProfile) -> str | None:
-    """The line to paste; None where the function has all that is advised."""
-    advice, spec = function.advice, function.spec
-    if advice is None or advice.decorator is None:
-        return None
-    same = advice.lane == spec.lane and advice.timeout in (None, spec.policy.timeout)
-    return None if same else advice.decorator
+def _to_paste(found: Profile) -> list[str]:
+    """Advised options that the functions and the dispatcher lack, a line each."""
+    lines = []
+    for name, function in found.functions.items():
+        advice, spec = function.advice, function.spec
+        if advice is None or advice.decorator is None:
+            continue
+        if advice.lane != spec.lane or advice.timeout not in (None, spec.policy.timeout):
+            lines.append(f"{advice.decorator}  # {name}")
+    if found.step is not None and found.step.advised.workers not in (0, found.step.now.workers):
+        lines.append(f"Dispatcher(…, workers={found.step.advised.workers})  # {found.step.workers_reason}")
+    return lines
 
 
 def _facts(function: FunctionProfile) -> dict[str, str]:
@@ -241,7 +256,7 @@ def _step_lines(step: Step) -> list[str]:
 def _runs_on(predicted: StepPrediction) -> str:
     """The workers and threads of the prediction."""
     counts = {"worker": predicted.workers, "thread": predicted.threads}
-    named = [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    named = [plural(count, name) for name, count in counts.items() if count]
     return f" with {' and '.join(named)}" if named else ""
 
 
@@ -264,12 +279,7 @@ def _cut_short(found: Profile) -> list[str]:
 
 def _summary(found: Profile) -> str:
     """The last line."""
-    kinds = [finding.severity for _, finding in found.findings()]
-    counted = [
-        f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}"
-        for kind in ("error", "warning")
-        if kind in kinds
-    ]
-    number = len(found.functions)
+    counts = _severities(finding for _, finding in found.findings()) or "clean"
+    functions = plural(len(found.functions), "function")
     data = "completions of the data" if found.recorded else "references as completions"
-    return f"{', '.join(counted) or 'clean'}: {number} function{'s' if number != 1 else ''} on {found.rows} rows ({data}) in {seconds(found.seconds)}"
+    return f"{counts}: {functions} on {found.rows} rows ({data}) in {seconds(found.seconds)}"

@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         GuerdonError: Nothing was scored.
     """
     from guerdon._insight.journal.selection import Selection
-    from guerdon._replay import ReplayRun, result_of
+    from guerdon._replay import ReplayRun
     from guerdon.cli.progress import Progress
     from guerdon.profile.load_rewards import load
 
@@ -106,14 +106,13 @@ def run(options: argparse.Namespace) -> int:
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
         progress = Progress(drawn, replayed.survey.samples)
         try:
-            replayed.run(progress.add)
+            found = replayed.run(progress.add)
         except KeyboardInterrupt:
             progress.clear()
             _say_interrupted(replayed, options)
             raise
         finally:
             progress.clear()
-    found = result_of(replayed)
     if options.json:
         print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     else:

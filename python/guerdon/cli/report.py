@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._system.extras import pip_install
 from guerdon._system.safe_text import printable
+from guerdon._system.units import plural
 from guerdon.cli.arguments import steps
 from guerdon.cli.output_file import check_output_file, write_page
 from guerdon.errors import DataError
@@ -137,8 +138,5 @@ def _summarise(both: Sequence[dict[str, Any]], found: list[dict[str, Any]], outp
     for line in lines:
         print(printable(line, keep=_LINES), file=sys.stderr)
     where = "" if output in (None, "-") else f", see {output}"
-    counts = []
-    for figures in both:
-        count = len(figures["functions"])
-        counts.append(f"{figures['rows']:,} rows of {count} function{'s' if count != 1 else ''}")
+    counts = [f"{figures['rows']:,} rows of {plural(len(figures['functions']), 'function')}" for figures in both]
     print(f"\n{' beside '.join(counts)}{where}", file=sys.stderr)

@@ -10,6 +10,7 @@ import sys
 from typing import Any, Final
 
 from guerdon._system.safe_text import printable
+from guerdon._system.units import plural
 from guerdon.profile.exit_codes import SUCCESS, UsageError
 
 __all__ = ["add_to", "run"]
@@ -72,14 +73,13 @@ def _text(summary: dict[str, Any]) -> str:
     from guerdon._insight.diagnostics.score_totals import aligned, seconds_text
 
     lines = [printable(process) for process in summary["processes"]]
-    parts = [
-        (summary["batches"], "batch", "batches"),
-        (summary["tracks"], "track", "tracks"),
-        (summary["slices"], "slice", "slices"),
-        (summary["counter_values"], "counter value", "counter values"),
-        (summary["dropped_events"], "dropped event", "dropped events"),
+    counted = [
+        plural(summary["batches"], "batch", "batches"),
+        plural(summary["tracks"], "track"),
+        plural(summary["slices"], "slice"),
+        plural(summary["counter_values"], "counter value"),
+        plural(summary["dropped_events"], "dropped event"),
     ]
-    counted = [f"{count} {one if count == 1 else many}" for count, one, many in parts]
     lines.append(", ".join([seconds_text(summary["span_s"]), *counted]))
     if summary["moments"]:
         lines.append(", ".join(f"{count} × {printable(name)}" for name, count in summary["moments"].items()))

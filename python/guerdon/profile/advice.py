@@ -15,6 +15,7 @@ from typing import Any, Final
 from guerdon._functions.factory import Factory
 from guerdon._functions.options import Lane, Options
 from guerdon._functions.spec import FunctionSpec
+from guerdon._system.units import plural
 from guerdon.functions import RewardFunction
 from guerdon.profile.measurement import Measurement
 
@@ -74,7 +75,7 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[Lane, str]:
         return "thread", "it takes live environments, which can't leave the trainer's process"
     for status, what in (("timeout", "hung"), ("crashed", "ended its worker")):
         if counts[status]:
-            return "process", f"it {what} on {_rows(counts[status])}: only a worker can be killed and replaced"
+            return "process", f"it {what} on {plural(counts[status], 'row')}: only a worker can be killed and replaced"
     if any(score.lacks_memory for _, score in found.failures):
         return "process", "it needs more memory than it may have: only a worker can be limited"
     cpu = found.cpu_s
@@ -172,10 +173,6 @@ def _given(given: Options, lane: str) -> dict[str, str]:
         if each.name not in gone and value != getattr(usual, each.name) and value is not None:
             kept[each.name] = repr(value)
     return kept
-
-
-def _rows(count: int) -> str:
-    return f"{count} row{'s' if count > 1 else ''}"
 
 
 def _seconds(seconds: float) -> str:

@@ -132,8 +132,8 @@ class Calibration:
     def form_of(self, row: int) -> Form | None:
         """The form of a row's completions; None where the user's template has no place for another
         answer."""
-        form = self.forms.get(row) or self.form or FORMS[0]
-        return form if form.name != _OWN else self._own_form(form, self.answers[row])
+        form = self._in_row(self._form(row), self.answers[row])
+        return form if form.name != _OWN or "{final}" in form.template else None
 
     def rendered(self, row: int, text: str) -> str | None:
         """`text` as the final answer of `row`, in the row's form; None where it has no place."""
@@ -212,7 +212,7 @@ class Calibration:
         for place in list(self.answers)[:SWAPPED]:
             answer = self.answers[place]
             for form in FORMS:
-                text = self.subject.completion(self._text(form, answer, right=True))
+                text = self.subject.completion(form.render(answer.final, answer.reference))
                 own.append(Case(place, text))
                 swapped.append(Case(place, text, {self.column: answer.wrong}))
         return not all(map(Score.same, self.subject.score(own), self.subject.score(swapped)))
@@ -257,7 +257,7 @@ class Calibration:
 
     def _drop_equal_texts(self, form: Form) -> None:
         """Leaves out rows of which the user's template gives no wrong completion."""
-        same = [row for row, answer in self.answers.items() if len({*self._both_texts(form, answer)}) < 2]
+        same = [row for row, answer in self.answers.items() if len({*self._texts(form, answer)}) < 2]
         if same and len(same) == len(self.answers):
             raise DataError(
                 f"reference={form.template!r} gives the same completion for right and wrong answers of {self.column!r}: "
@@ -266,68 +266,52 @@ class Calibration:
         for row in same:
             del self.answers[row]
 
-    def _both_texts(self, form: Form, answer: Answer) -> tuple[str, str]:
-        return self._text(form, answer, right=True), self._text(form, answer, right=False)
+    def _form(self, row: int) -> Form:
+        return self.forms.get(row) or self.form or FORMS[0]
 
-    def _filled(self, template: str, answer: Answer) -> str:
-        """The user's template with the row's columns in it."""
-        columns = dict(self.subject.rows[answer.row])
+    def _in_row(self, form: Form, answer: Answer) -> Form:
+        """The form, and of the user's template the completion of the row with a field in place of
+        its final answer."""
+        if form.name != _OWN:
+            return form
+        columns = {**self.subject.rows[answer.row], "final": answer.final, "reference": answer.reference}
         if self.column is not None:
             columns[self.column] = answer.reference
-        return fill(template, {**columns, "final": answer.final, "reference": answer.reference})
-
-    def _own_form(self, form: Form, answer: Answer) -> Form | None:
-        """A row's completion by the user's template, with a field in place of the final answer."""
-        whole = self._filled(form.template, answer)
-        place = rf"(?<!\w){re.escape(answer.final)}(?!\w)"
-        template = re.sub(place, "{final}", whole) if answer.final else whole
-        if template == whole:
-            return None
+        template = fill(form.template, columns)
+        if answer.final:
+            template = re.sub(rf"(?<!\w){re.escape(answer.final)}(?!\w)", "{final}", template)
         behind = template.rpartition("{final}")[2].lstrip()
-        closer = next((each for each in _CLOSERS if behind.startswith(each)), "")
-        return Form(_OWN, template, closer)
+        return Form(_OWN, template, next((each for each in _CLOSERS if behind.startswith(each)), ""))
+
+    def _texts(self, form: Form, answer: Answer) -> tuple[str, str]:
+        """The completions with the right and with a wrong answer, which is that of another row
+        where the user's template has no place for one."""
+        mine = self._in_row(form, answer)
+        reference = answer.reference.replace(answer.final, answer.wrong) if answer.final else answer.wrong
+        right, wrong = mine.render(answer.final, answer.reference), mine.render(answer.wrong, reference)
+        if right == wrong:
+            others = (each for each in self.answers.values() if each.final != answer.final)
+            texts = (self._in_row(form, each).render(each.final, each.reference) for each in others)
+            wrong = next((text for text in texts if text != right), right)
+        return right, wrong
 
     def _tried(self, form: Form, rows: list[int]) -> dict[int, tuple[Score, Score]]:
-        samples = []
-        for place in rows:
-            answer = self.answers[place]
-            samples += [
-                Case(place, self.subject.completion(self._text(form, answer, right=True))),
-                Case(place, self.subject.completion(self._text(form, answer, right=False))),
-            ]
+        texts = [text for place in rows for text in self._texts(form, self.answers[place])]
+        samples = [Case(rows[n // 2], self.subject.completion(text)) for n, text in enumerate(texts)]
         found = self.subject.score(samples, group=2 if self.subject.grouped else None)
         return {place: (found[2 * n], found[2 * n + 1]) for n, place in enumerate(rows)}
 
-    def in_form(self, name: str, row: int, *, right: bool) -> str:
-        """The right or a wrong answer of `row` in the form of this name."""
-        form = next(form for form in self._forms if form.name == name)
-        return self._text(form, self.answers[row], right=right)
+    def wrong_in(self, name: str, row: int) -> str:
+        """A wrong answer of `row` in the form of this name."""
+        return self._texts(next(form for form in self._forms if form.name == name), self.answers[row])[1]
 
     def right_text(self, row: int) -> str:
         """The completion that should score on `row`."""
-        return self._text(self.forms.get(row) or self.form or FORMS[0], self.answers[row], right=True)
+        return self._texts(self._form(row), self.answers[row])[0]
 
     def wrong_text(self, row: int) -> str:
         """The same form with a wrong answer."""
-        return self._text(self.forms.get(row) or self.form or FORMS[0], self.answers[row], right=False)
-
-    def _text(self, form: Form, answer: Answer, *, right: bool) -> str:
-        if form.name == _OWN:
-            return self._filled(form.template, answer) if right else self._wrong_by_template(form, answer)
-        if right:
-            return form.render(answer.final, answer.reference)
-        reference = answer.reference.replace(answer.final, answer.wrong) if answer.final else answer.wrong
-        return form.render(answer.wrong, reference)
-
-    def _wrong_by_template(self, form: Form, answer: Answer) -> str:
-        """The row's completion with a wrong answer in it, else that of a row with another
-        answer."""
-        own = self._own_form(form, answer)
-        if own is not None:
-            return own.render(answer.wrong)
-        whole = self._filled(form.template, answer)
-        others = (self._filled(form.template, each) for each in self.answers.values() if each.final != answer.final)
-        return next((text for text in others if text != whole), whole)
+        return self._texts(self._form(row), self.answers[row])[1]
 
 
 def check_template(template: str, rows: Sequence[Row]) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from guerdon.profile.samples import text_of
+
 if TYPE_CHECKING:
     from guerdon.profile.subject import Subject
 
@@ -23,7 +25,6 @@ __all__ = [
     "counted",
     "excerpt",
     "first_line",
-    "one_line",
 ]
 
 Severity = Literal["error", "warning", "info"]
@@ -119,10 +120,7 @@ def counted(findings: Iterable[Finding]) -> list[Finding]:
 
 def excerpt(completion: object, most: int = EXCERPT) -> str:
     """The beginning and the end of a completion, or of the last message of a conversation."""
-    if isinstance(completion, (list, tuple)) and completion:
-        last = completion[-1]
-        completion = last.get("content", last) if isinstance(last, Mapping) else last
-    text = completion if isinstance(completion, str) else str(completion)
+    text = text_of(completion)
     if len(text) <= most:
         return text
     tail = most // 3
@@ -132,11 +130,6 @@ def excerpt(completion: object, most: int = EXCERPT) -> str:
 def first_line(reason: str) -> str:
     """The first line of a reason, to be followed by a full stop."""
     return next((line.strip() for line in reason.splitlines() if line.strip()), "").removesuffix(".")
-
-
-def one_line(reason: str) -> str:
-    """The beginning of a reason, its lines as one."""
-    return " ".join(reason.split())[:200]
 
 
 def _shown(value: float | str | None) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon.profile.advice import Advice
-from guerdon.profile.finding import Finding
+from guerdon.profile.finding import SEVERITIES, Finding
 from guerdon.profile.measurement import Measurement
 from guerdon.profile.root_causes import RootCause, root_causes
 
@@ -19,8 +19,6 @@ __all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "pl
 
 FORMAT: Final = 4
 """Version of the JSON. It grows where a field changes its meaning or goes."""
-
-_ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 
 
 def times_of(seconds: Sequence[float]) -> dict[str, float] | None:
@@ -38,10 +36,10 @@ class FunctionProfile:
     Attributes:
         spec: The function as it is registered.
         findings: From the worst.
-        measurement: What its calls take; None of judges, and where nothing could be run.
-        seconds: Run times of calls.
+        measurement: What its calls take; None where nothing could be run.
         advice: What to choose; None where nothing was measured.
-        judge: Of a judge: requests, cost, flips, shifts.
+        judge: Of a judge: requests, tokens, cost, flips, shifts, and levels of concurrency with
+            their median times; empty of others.
         checks: Which checks ran to their end.
         cut_short: Why some did not; None if all did.
     """
@@ -49,9 +47,8 @@ class FunctionProfile:
     spec: FunctionSpec
     findings: list[Finding] = field(default_factory=list)
     measurement: Measurement | None = None
-    seconds: list[float] = field(default_factory=list)
     advice: Advice | None = None
-    judge: dict[str, Any] | None = None
+    judge: dict[str, Any] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
     cut_short: str | None = None
 
@@ -61,13 +58,18 @@ class FunctionProfile:
         return self.spec.name
 
     @property
+    def seconds(self) -> list[float]:
+        """Run times of calls."""
+        return [] if self.measurement is None else self.measurement.seconds
+
+    @property
     def times(self) -> dict[str, float] | None:
         """Of all calls; None if none ended."""
         return times_of(self.seconds)
 
     def sorted_findings(self) -> list[Finding]:
         """Errors first, then warnings."""
-        return sorted(self.findings, key=lambda finding: _ORDER[finding.severity])
+        return sorted(self.findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` has it."""
@@ -86,7 +88,7 @@ class FunctionProfile:
             "cpu": found.cpu_s if found else None,
             "waiting": found.waiting_share if found else None,
             "memory": self._memory(),
-            "judge": self.judge,
+            "judge": self.judge or None,
             "checks": self.checks,
             "cut_short": self.cut_short,
         }
@@ -201,7 +203,7 @@ class Profile:
     def root_causes(self) -> list[RootCause]:
         """The faults of the functions, one entry per root cause, the worst first."""
         found = [each for name, mine in self.functions.items() for each in root_causes(name, mine.sorted_findings())]
-        return sorted(found, key=lambda each: _ORDER[each.severity])
+        return sorted(found, key=lambda each: SEVERITIES.index(each.severity))
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` has it: plain values, None for what is not known."""

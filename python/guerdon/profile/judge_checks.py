@@ -9,21 +9,24 @@ in which it sees one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from guerdon._functions.spec import Comparisons, FunctionSpec
 from guerdon._lanes.http.endpoints import unreachable
+from guerdon._system.safe_text import one_line
 from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
-from guerdon.profile.finding import Example, Finding, excerpt, one_line
+from guerdon.profile.finding import Example, Finding, excerpt
+from guerdon.profile.function_profile import FunctionProfile
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
+from guerdon.profile.measurement import Measurement
 from guerdon.profile.subject import Case, ListedSpec, Subject
 from guerdon.results.status import Status
 
-__all__ = ["JudgeFacts", "check_judge", "longer"]
+__all__ = ["check_judge", "longer"]
 
 _REPEATS: Final = 3
 _FEW_AT_ONCE: Final = 2
@@ -39,24 +42,6 @@ Scored = Callable[[Sequence[Case], int], Any]
 """Scores samples, in groups of this size."""
 
 
-@dataclass
-class JudgeFacts:
-    """Facts about one column of a judge.
-
-    Attributes:
-        findings: Biases and failures.
-        seconds: Of each request that was answered, with as many in flight as the judge allows.
-        facts: For ``--json``: requests, cost, flips, shifts, levels of concurrency with their
-            median times.
-        checks: Those that had enough answers to say something.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    checks: list[str] = field(default_factory=list)
-
-
 def longer(text: str) -> str:
     """The same answer after words that say nothing, and said three times."""
     return f"{_PREAMBLE}\n\n{text}\n\nIn other words, and to say the same once more: {text}\n\nIn sum: {text}"
@@ -69,7 +54,7 @@ def check_judge(
     wanted: int,
     max_cost: float | None,
     batch_timeout: float,
-) -> dict[str, JudgeFacts]:
+) -> list[FunctionProfile]:
     """Ask a judge about some rows in several forms.
 
     Args:
@@ -80,12 +65,15 @@ def check_judge(
         max_cost: Of all requests, enforced by the engine; for judges with a price.
         batch_timeout: Seconds of each form.
 
-    Returns: By column.
+    Returns: The profile of each column, without advice. Its run times are those of the requests
+        that were answered, with as many in flight as the judge allows; `checks` are those that had
+        enough answers to say something.
     """
     leader = unit[0]
     pairwise = leader.composition is not None and leader.composition.comparisons is not None
     priced = any(plan.cost.price for plan in leader.plans)
     plain = [_plain(spec) for spec in unit]
+    profiles = [FunctionProfile(spec) for spec in unit]
     cap = max_cost if priced else None
     first: Any = None
     try:
@@ -108,12 +96,15 @@ def check_judge(
             def score(samples: Sequence[Case], size: int) -> Any:
                 return dispatcher.score(**batch(samples, size))
 
-            if not pairwise:
-                return _rated([spec.name for spec in unit], chosen, score, first)
-            return {leader.name: _compared(leader.name, cases, _pairs(subject, cases)[:wanted], score)}
+            if pairwise:
+                _compared(profiles[0], cases, _pairs(subject, cases)[:wanted], score)
+            else:
+                _rated(profiles, chosen, score, first)
     except NoAnswerError as error:
-        message = f"No request got a score, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
-        return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
+        message = f"No request got a score, so nothing was checked: {one_line(str(error), 200)}. Look at the server, its address and key."
+        for mine in profiles:
+            mine.findings.append(Finding("fails", "error", message))
+    return profiles
 
 
 class NoAnswerError(Exception):
@@ -171,66 +162,66 @@ def _few_at_once(spec: FunctionSpec) -> FunctionSpec:
     return replace(spec, policy=replace(spec.policy, limit=limit))
 
 
-def _rated(names: Sequence[str], rows: Sequence[Case], score: Scored, first: Any) -> dict[str, JudgeFacts]:
+def _rated(profiles: Sequence[FunctionProfile], rows: Sequence[Case], score: Scored, first: Any) -> None:
     full = [_answered_at_all(score(rows, 1))] if first is None else []
     full += [score(rows, 1) for _ in range(_REPEATS - 1)]
     results = full if first is None else [first, *full]
     padded = score([replace(each, completion=_changed(each.completion, longer)) for each in rows], 1)
-    found = {}
-    for column, name in enumerate(names):
-        facts = found[name] = JudgeFacts()
-        _used(facts, [*results, padded], results, name, _REPEATS * len(rows))
-        _failed(facts, results, name, rows)
-        _throttled(facts, [*results, padded], name)
+    for column, mine in enumerate(profiles):
+        _used(mine, [*results, padded], results, _REPEATS * len(rows))
+        _failed(mine, results, rows)
+        seconds = _seconds(full, column)
+        mine.measurement = Measurement(mine.spec.shape, seconds=seconds)
+        if first is not None and seconds and (few := _seconds([first], column)):
+            levels = [(_FEW_AT_ONCE, float(np.median(few))), (len(rows), float(np.median(seconds)))]
+            mine.judge["levels"] = [list(level) for level in levels]
         scores = np.stack([result.rewards[..., column].ravel() for result in results])
-        facts.seconds = _seconds(full, column)
-        if first is not None and facts.seconds and (few := _seconds([first], column)):
-            levels = [(_FEW_AT_ONCE, float(np.median(few))), (len(rows), float(np.median(facts.seconds)))]
-            facts.facts["levels"] = [list(level) for level in levels]
-        _flips(facts, scores, rows)
+        _flips(mine, scores, rows, results)
         counts = (~np.isnan(scores)).sum(axis=0)
         own = np.where(counts > 0, np.nansum(scores, axis=0) / np.maximum(counts, 1), np.nan)
         changed = padded.rewards[..., column].ravel().tolist()
-        shift = shift_of(own.tolist(), changed)
-        _answered(facts, "length-bias", shift.rows, len(rows), padded, name)
-        _biased(facts, shift, rows, own.tolist(), changed)
-    return found
+        _biased(mine, shift_of(own.tolist(), changed), rows, own.tolist(), changed, padded)
 
 
 def _seconds(results: Sequence[Any], column: int) -> list[float]:
     return [float(each) for result in results for each in result.run_s[..., column].ravel() if each > 0]
 
 
-def _answered(facts: JudgeFacts, check: str, rows: int, asked: int, result: Any, name: str) -> None:
+def _answered(mine: FunctionProfile, check: str, rows: int, asked: int, results: Sequence[Any]) -> None:
     """Notes whether a check had answers: without them it is not clean."""
     if rows >= max(1, asked / 2):
-        facts.checks.append(check)
+        mine.checks.append(check)
         return
-    reason = next((failure.reason for failure in result.failures() if failure.function == name), "no score")
-    message = f"{check} had an answer for {rows} of {asked} rows only: {one_line(reason)}. Look at what the judge says to long answers."
-    facts.findings.append(Finding("unchecked", "warning", message))
+    reasons = (each.reason for result in results for each in result.failures() if each.function == mine.name)
+    message = (
+        f"{check} had an answer for {rows} of {asked} rows only: {one_line(next(reasons, 'no score'), 200)}. Look at what the judge "
+        "says there."
+    )
+    mine.findings.append(Finding("unchecked", "warning", message))
 
 
-def _flips(facts: JudgeFacts, scores: Any, rows: Sequence[Case]) -> None:
-    """Rows whose score changes from one time to the next."""
+def _flips(mine: FunctionProfile, scores: Any, rows: Sequence[Case], results: Sequence[Any]) -> None:
+    """Rows whose score changes from one time to the next; `scores` has a row a time."""
     whole = ~np.isnan(scores).any(axis=0)
+    _answered(mine, "flips", int(whole.sum()), len(rows), results)
     places, scores = np.flatnonzero(whole), scores[:, whole]
     if not scores.size:
         return
-    facts.checks.append("flips")
     spread = scores.max(axis=0) - scores.min(axis=0)
     reach = float(scores.max() - scores.min())
     share = float((spread > 0).mean())
     relative = float(spread.mean()) / reach if reach > 0 else 0.0
-    facts.facts["flips"] = {"rows": len(places), "share": share, "spread_share_of_range": relative}
+    mine.judge["flips"] = {"rows": len(places), "share": share, "spread_share_of_range": relative}
     if share >= _FLIPPING_ROWS and relative >= _FLIPPING_SPREAD:
+        composition = mine.spec.composition
+        votes = ", or votes=5" if composition is None or composition.votes else ""
         worst = [int(each) for each in np.argsort(-spread)[:5] if spread[each] > 0]
-        facts.findings.append(
+        mine.findings.append(
             Finding(
                 "flips",
                 "warning",
-                f"The same request, {_REPEATS} times, gets different scores on {share:.0%} of {len(places)} rows, apart by "
-                f"{relative:.0%} of the range on average. Set temperature=0, or votes=5.",
+                f"The same request, {len(scores)} times, gets different scores on {share:.0%} of {len(places)} rows, apart by "
+                f"{relative:.0%} of the range on average. Set temperature=0{votes}.",
                 tuple(
                     Example(
                         row.row,
@@ -244,14 +235,17 @@ def _flips(facts: JudgeFacts, scores: Any, rows: Sequence[Case]) -> None:
 
 
 def _biased(
-    facts: JudgeFacts,
+    mine: FunctionProfile,
     shift: Shift,
     rows: Sequence[Case],
     own: Sequence[float],
     other: Sequence[float],
+    result: Any,
 ) -> None:
-    """Notes the shift from one form of the answers to another, with a finding where it is clear."""
-    facts.facts["length_bias"] = shift.to_dict()
+    """Notes the shift from one form of the answers to another, that of `result`, with a finding
+    where it is clear."""
+    _answered(mine, "length-bias", shift.rows, len(rows), [result])
+    mine.judge["length_bias"] = shift.to_dict()
     if not shift.clear:
         return
     more = shift.mean > 0
@@ -266,7 +260,7 @@ def _biased(
         if more
         else "That may be meant; a policy will learn to be brief."
     )
-    facts.findings.append(
+    mine.findings.append(
         Finding(
             "length-bias",
             "warning" if more else "info",
@@ -277,9 +271,8 @@ def _biased(
     )
 
 
-def _compared(name: str, rows: Sequence[Case], pairs: Sequence[tuple[int, int]], score: Scored) -> JudgeFacts:
+def _compared(mine: FunctionProfile, rows: Sequence[Case], pairs: Sequence[tuple[int, int]], score: Scored) -> None:
     """Comparisons: the same pair in both orders, again, and with one of the two padded."""
-    facts = JudgeFacts()
     both = [(rows[one].completion, rows[other].completion) for one, other in pairs]
     first_rows = [rows[one] for one, _ in pairs]
 
@@ -289,27 +282,25 @@ def _compared(name: str, rows: Sequence[Case], pairs: Sequence[tuple[int, int]],
 
     first = _answered_at_all(ask(both))
     swapped, again = ask([(b, a) for a, b in both]), ask(both)
-    results = [first, swapped, again]
-    wins, wins_swapped, wins_again = (result.rewards[:, 0, 0].astype(float) for result in results)
     padded = [(a, _changed(a, longer)) for a, _ in both]
     straight, other = ask(padded), ask([(b, a) for a, b in padded])
-    results += [straight, other]
+    own = [first, swapped, again]
+    wins, wins_swapped, wins_again = (result.rewards[:, 0, 0].astype(float) for result in own)
     shares = (1.0 - straight.rewards[:, 0, 0] + other.rewards[:, 0, 0]) / 2.0
-    _used(facts, results, results[:3], name, 3 * len(pairs))
-    _failed(facts, [first], name, [row for row in first_rows for _ in range(2)])
-    _throttled(facts, results, name)
-    facts.seconds = [float(each) for result in results[:3] for each in result.run_s.ravel() if each > 0]
+    _used(mine, [*own, straight, other], own, 3 * len(pairs))
+    _failed(mine, [first], [row for row in first_rows for _ in range(2)])
+    mine.measurement = Measurement(mine.spec.shape, seconds=_seconds(own, 0))
     whole = ~(np.isnan(wins) | np.isnan(wins_swapped))
     place_one = int((whole & (wins == 1) & (wins_swapped == 1)).sum())
     place_two = int((whole & (wins == 0) & (wins_swapped == 0)).sum())
     count = int(whole.sum())
-    _answered(facts, "position-bias", count, len(pairs), swapped, name)
+    _answered(mine, "position-bias", count, len(pairs), [swapped])
     p = sign_test(place_one, place_two)
-    facts.facts["position"] = {"pairs": count, "first": place_one, "second": place_two, "p": p}
+    mine.judge["position"] = {"pairs": count, "first": place_one, "second": place_two, "p": p}
     if count and p < 0.01 and (place_one + place_two) >= _FLIPPING_ROWS * count:
         side = "first" if place_one > place_two else "second"
         wrong = [int(each) for each in np.flatnonzero(whole & (wins == wins_swapped) & (wins != 0.5))[:5]]
-        facts.findings.append(
+        mine.findings.append(
             Finding(
                 "position-bias",
                 "warning",
@@ -323,23 +314,10 @@ def _compared(name: str, rows: Sequence[Case], pairs: Sequence[tuple[int, int]],
                 ),
             )
         )
-    same = whole & ~np.isnan(wins_again)
-    flips = float((wins[same] != wins_again[same]).mean()) if same.any() else 0.0
-    facts.facts["flips"] = {"rows": int(same.sum()), "share": flips, "spread_share_of_range": flips}
-    _answered(facts, "flips", int(same.sum()), len(pairs), again, name)
-    if flips >= _FLIPPING_ROWS:
-        facts.findings.append(
-            Finding(
-                "flips",
-                "warning",
-                f"The same comparison, twice, ends differently on {flips:.0%} of {int(same.sum())} pairs. Set temperature=0.",
-            )
-        )
+    _flips(mine, np.stack([wins, wins_again]), first_rows, [first, again])
     shift = shift_of([0.5] * len(pairs), shares.tolist())
     shift = replace(shift, share=shift.mean)  # of a win
-    _answered(facts, "length-bias", shift.rows, len(pairs), other, name)
-    _biased(facts, shift, first_rows, [0.5] * len(pairs), shares.tolist())
-    return facts
+    _biased(mine, shift, first_rows, [0.5] * len(pairs), shares.tolist(), other)
 
 
 def _pairs(subject: Subject, rows: Sequence[Case]) -> list[tuple[int, int]]:
@@ -374,42 +352,39 @@ def _changed_content(content: Any, form: Callable[[str], str]) -> Any:
     return [*others, {"type": "text", "text": form(text)}]
 
 
-def _used(facts: JudgeFacts, results: Sequence[Any], own: Sequence[Any], name: str, samples: int) -> None:
-    """Requests and cost, of all forms, and a sample."""
-    used = [result.usage[name] for result in results if name in result.usage]
-    if not used:
-        return
-    plain = [result.usage[name]["cost"] for result in own if name in result.usage]
-    cost = sum(plain) / max(1, samples)
-    facts.facts["requests"] = int(sum(each["requests"] for each in used))
-    total = sum(each["cost"] for each in used)
-    facts.facts["cost"] = total if total == total else None
-    facts.facts["cost_per_sample"] = cost if cost == cost else None
-    tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
-    facts.facts["tokens"] = int(tokens) if tokens == tokens else None
-
-
-def _throttled(facts: JudgeFacts, results: Sequence[Any], name: str) -> None:
-    """Notes requests that the server put off: a run asks for many more at once."""
-    deferrals = sum(int(result.timings[name]["deferrals"]) for result in results)
+def _used(mine: FunctionProfile, results: Sequence[Any], own: Sequence[Any], samples: int) -> None:
+    """Requests and cost, of all forms, and a sample; and the requests that the server put off, as a
+    run asks for many more at once."""
+    used = [result.usage[mine.name] for result in results if mine.name in result.usage]
+    if used:
+        cost = sum(result.usage[mine.name]["cost"] for result in own if mine.name in result.usage) / max(1, samples)
+        total = sum(each["cost"] for each in used)
+        tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
+        mine.judge.update(
+            requests=int(sum(each["requests"] for each in used)),
+            cost=total if total == total else None,
+            cost_per_sample=cost if cost == cost else None,
+            tokens=int(tokens) if tokens == tokens else None,
+        )
+    deferrals = sum(int(result.timings[mine.name]["deferrals"]) for result in results)
     if deferrals:
         message = (
             f"Its server put off {deferrals} requests (429, too many requests), which were made again: scores are right, but "
             "take longer. Give it limit=Limit(rpm=…) or Limit(concurrency=…), as the server allows."
         )
-        facts.findings.append(Finding("throttled", "warning", message))
+        mine.findings.append(Finding("throttled", "warning", message))
 
 
-def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: Sequence[Case]) -> None:
-    failures = [failure for result in results for failure in result.failures() if failure.function == name]
+def _failed(mine: FunctionProfile, results: Sequence[Any], rows: Sequence[Case]) -> None:
+    failures = [failure for result in results for failure in result.failures() if failure.function == mine.name]
     if not failures:
         return
     asked = len(results) * len(rows)
-    facts.findings.append(
+    mine.findings.append(
         Finding(
             "fails",
             "error" if len(failures) > asked / 10 else "warning",
-            f"It gave no score for {len(failures)} of {asked} requests: {one_line(failures[0].reason)}",
+            f"It gave no score for {len(failures)} of {asked} requests: {one_line(failures[0].reason, 200)}",
             tuple(
                 Example(
                     rows[each.sample].row,

@@ -1,16 +1,22 @@
-"""Faults that a measurement shows: blocking, growth, processes left behind."""
+"""Faults that a measurement shows: blocking, growth, processes left behind; and rows that a reward
+which comes with Guerdon can't read: its checks would describe their faults as if they were the
+function's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from guerdon._functions.factory import Factory
 from guerdon._functions.spec import FunctionSpec
-from guerdon.profile.finding import Finding
+from guerdon._system.units import plural
+from guerdon.profile.finding import Example, Finding, excerpt, first_line
 from guerdon.profile.measured import AT_ONCE
 from guerdon.profile.measurement import Measurement
+from guerdon.profile.samples import exception_of
+from guerdon.results.status import Status
 
-__all__ = ["measurement_findings"]
+__all__ = ["data_faults", "measurement_findings"]
 
 _LEAK: Final = 20_000_000
 _LARGE: Final = 500_000_000
@@ -46,7 +52,7 @@ def measurement_findings(spec: FunctionSpec, found: Measurement) -> Iterator[Fin
         yield Finding(
             "processes",
             "warning",
-            f"A call left {found.processes_left} process{'es' if found.processes_left > 1 else ''} running. Wait for them, or end them.",
+            f"A call left {plural(found.processes_left, 'process', 'processes')} running. Wait for them, or end them.",
         )
     if found.added_bytes > _LEAK:
         yield Finding(
@@ -83,3 +89,40 @@ def _long(found: Measurement) -> Iterator[Finding]:
                 f"Its time grows faster than the text: {shorter:,} characters take {before:.2g} s, {characters:,} take {seconds:.2g} s.",
             )
             return
+
+
+def data_faults(spec: FunctionSpec, found: Measurement, rows: int) -> Finding | None:
+    """The rows whose columns are at fault, as a finding; None if there are none, or if the function
+    is not one that comes with Guerdon."""
+    factory = spec.factory
+    if factory is None:
+        return None
+    faults = [
+        (case, score)
+        for case, score in found.failures
+        if score.status is Status.ERROR
+        and (exception_of(score.reason) == "DataError" or score.reason.startswith("column '"))
+    ]
+    if not faults:
+        return None
+    first, why = faults[0]
+    others = "" if len(faults) == 1 else f" {len(faults)} of {rows} rows are at fault."
+    return Finding(
+        "data",
+        "error",
+        f"row {first.row}: mend {_columns(factory)}: {_reason(why.reason)}.{others} Nothing else was checked.",
+        tuple(
+            Example(case.row, excerpt(case.completion), {"status": score.status.label}, _reason(score.reason))
+            for case, score in faults
+        ),
+    )
+
+
+def _columns(factory: Factory) -> str:
+    names = ", ".join(map(repr, dict.fromkeys(factory.columns.values())))
+    several = len(set(factory.columns.values())) > 1
+    return f"the column{'s' if several else ''} {names}" if names else "its columns"
+
+
+def _reason(reason: str) -> str:
+    return first_line(reason).removeprefix("DataError: ")[:300]

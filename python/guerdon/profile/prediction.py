@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -72,6 +72,7 @@ class _Load:
     """One function's calls in a step: how many, how many at once, seconds of one and of a slow
     one."""
 
+    of: FunctionTimes
     calls: int
     slots: int
     mean: float
@@ -98,17 +99,14 @@ def predict(
         workers: Of the process lane.
         cores: That the trainer and its workers may use.
     """
-    timed = [function for function in functions if function.seconds or function.failed]
-    loads = [_load(function, prompts, generations, workers, cores) for function in timed]
-    alone = {
-        function.name: _together([function], [load], workers, cores)
-        for function, load in zip(timed, loads, strict=True)
-    }
-    beyond = [text for function, load in zip(timed, loads, strict=True) for text in _beyond(function, load)]
-    in_workers = any(function.lane in _IN_WORKERS for function in timed)
-    threads = sum(load.slots for function, load in zip(timed, loads, strict=True) if function.lane == "thread")
-    seconds = _together(timed, loads, workers, cores)
-    return StepPrediction(seconds, workers if in_workers else 0, threads, alone, tuple(beyond))
+    loads = [_load(each, prompts, generations, workers, cores) for each in functions if each.seconds or each.failed]
+    return StepPrediction(
+        _together(loads, workers, cores),
+        workers if any(load.of.lane in _IN_WORKERS for load in loads) else 0,
+        sum(load.slots for load in loads if load.of.lane == "thread"),
+        {load.of.name: _together([load], workers, cores) for load in loads},
+        tuple(text for load in loads for text in _beyond(load)),
+    )
 
 
 def _load(function: FunctionTimes, prompts: int, generations: int, workers: int, cores: int) -> _Load:
@@ -124,7 +122,7 @@ def _load(function: FunctionTimes, prompts: int, generations: int, workers: int,
     scale = samples / function.rows if function.calls == "batch" else 1.0
     scale *= _slower(function, min(slots, calls))
     times = np.array([*(scale * each for each in function.seconds), *function.failed])
-    return _Load(calls, slots, float(times.mean()), float(np.quantile(times, 1 - 1 / (calls + 1))))
+    return _Load(function, calls, slots, float(times.mean()), float(np.quantile(times, 1 - 1 / (calls + 1))))
 
 
 def _slower(function: FunctionTimes, at_once: int) -> float:
@@ -138,13 +136,12 @@ def _slower(function: FunctionTimes, at_once: int) -> float:
     return max(quick, slow + each * (at_once - many)) / slow
 
 
-def _together(functions: Sequence[FunctionTimes], loads: Sequence[_Load], workers: int, cores: int) -> float:
-    pairs = list(zip(functions, loads, strict=True))
-    in_workers = [load.busy for each, load in pairs if each.lane in _IN_WORKERS and each.calls != "batch"]
-    computing = sum(load.busy * _computes(each) for each, load in pairs)
-    locked = sum(load.busy * _locks(each) for each, load in pairs)
+def _together(loads: Sequence[_Load], workers: int, cores: int) -> float:
+    in_workers = [load.busy for load in loads if load.of.lane in _IN_WORKERS and load.of.calls != "batch"]
+    computing = sum(load.busy * _computes(load.of) for load in loads)
+    locked = sum(load.busy * _locks(load.of) for load in loads)
     overhead = sum(
-        load.calls * _PER_CALL_S[each.lane] / (workers if each.lane in _IN_WORKERS else 1) for each, load in pairs
+        load.calls * _PER_CALL_S[load.of.lane] / (workers if load.of.lane in _IN_WORKERS else 1) for load in loads
     )
     lanes = [load.seconds() for load in loads]
     return max([*lanes, sum(in_workers) / workers, computing / max(1, cores), locked]) + overhead + _PER_BATCH_S
@@ -162,19 +159,14 @@ def _locks(function: FunctionTimes) -> float:
     return _computes(function) if function.lane in ("thread", "asyncio") else 0.0
 
 
-def _beyond(function: FunctionTimes, load: _Load) -> list[str]:
-    """Returns the quantities over which the times of a function are extrapolated."""
-    found = []
-    at_once = min(load.slots, load.calls)
-    if function.lane == "http":
-        most = max((level for level, _ in function.levels), default=0)
-        if at_once > most:
-            found.append(
-                f"{function.name} was measured with {most or 'an unknown number of'} requests at once, not {at_once}"
-            )
+def _beyond(load: _Load) -> Iterator[str]:
+    """Yields the quantities over which the times of a function are extrapolated."""
+    function, at_once = load.of, min(load.slots, load.calls)
+    most = max((level for level, _ in function.levels), default=0)
+    if function.lane == "http" and at_once > most:
+        yield f"{function.name} was measured with {most or 'an unknown number of'} requests at once, not {at_once}"
     if function.calls == "batch" and function.rows > 1 and load.calls:
-        found.append(f"{function.name} was measured with batches of {function.rows} rows")
-    return found
+        yield f"{function.name} was measured with batches of {function.rows} rows"
 
 
 def predicted_step(
@@ -236,7 +228,7 @@ def times_for(function: FunctionProfile) -> FunctionTimes:
         cpu=0.0 if found is None or found.cpu_s is None else found.cpu_s,
         concurrency=1 if one_at_a_time else spec.concurrency,
         rows=1 if found is None else found.rows_of_call,
-        levels=[(int(at_once), seconds) for at_once, seconds in (function.judge or {}).get("levels", ())],
+        levels=[(int(at_once), seconds) for at_once, seconds in function.judge.get("levels", ())],
     )
 
 

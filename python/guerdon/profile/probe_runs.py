@@ -1,4 +1,5 @@
-"""Probes on a subject's rows, run once for all checks that read them: `probe_runs`."""
+"""Samples that several checks read, scored once for all: completions of the rows, reference answers
+and probes."""
 
 from __future__ import annotations
 
@@ -6,19 +7,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from guerdon.profile.calibration import Calibration, spread
+from guerdon.profile.calibration import Calibration, material, spread
 from guerdon.profile.forms import FORMS, as_number
 from guerdon.profile.probes import Probe, completion_of, default_probes
 from guerdon.profile.samples import text_of
 from guerdon.profile.subject import Case, Score, Subject
 
-__all__ = ["ProbeRun", "probe_runs"]
+__all__ = ["REFERENCE", "ProbeRun", "Scored", "probe_runs", "scored_samples"]
 
 ROWS: Final = 12
 """Rows on which a completion that must not score is tried."""
 
 STRESS_ROWS: Final = 2
 """Rows on which a completion that must be survived is tried: a hang costs a timeout."""
+
+
+REFERENCE: Final = "the reference answer"
+
+Scored = tuple[Case, Score, str]
+"""A sample, its outcome, and what the sample is: the id of a probe, `REFERENCE`, or empty for
+completions of the rows and what stands in for them."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,15 @@ class ProbeRun:
     case: Case
     score: Score
     scale: Calibration
+
+
+def scored_samples(subject: Subject) -> list[Scored]:
+    """The subject's material, reference answers and probes: for `Subject.once`."""
+    cases, calibration = material(subject), subject.once(Calibration)
+    scores = subject.score(cases, group=subject.group_size)
+    found = [(case, score, "") for case, score in zip(cases, scores, strict=True)]
+    found += [(Case(row, calibration.right_text(row)), score, REFERENCE) for row, score in calibration.right.items()]
+    return found + [(run.case, run.score, run.probe.id) for run in subject.once(probe_runs)]
 
 
 def probe_runs(subject: Subject) -> list[ProbeRun]:

@@ -15,18 +15,17 @@ from typing import Any, Final
 from guerdon._functions.spec import FunctionSpec
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import DataError, GuerdonError
+from guerdon.errors import DataError, GuerdonError, RegistrationError
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import Calibration, check_template
 from guerdon.profile.checks import CHECKS, survival
-from guerdon.profile.data_faults import data_faults, refuse_missing_packages
 from guerdon.profile.finding import Check, Finding
 from guerdon.profile.forms import answer_column, final_answer, reference_text
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
 from guerdon.profile.judge_plan import JUDGE_SAMPLES, SAMPLE_CALLS, JudgePlan, is_judge, plan_judge, units_of
-from guerdon.profile.measurement import Measurement, empty_worker_bytes, measure
-from guerdon.profile.measurement_findings import measurement_findings
+from guerdon.profile.measurement import empty_worker_bytes, measure
+from guerdon.profile.measurement_findings import data_faults, measurement_findings
 from guerdon.profile.prediction import predicted_step
 from guerdon.profile.probes import Probe
 from guerdon.profile.samples import checked_rows
@@ -43,6 +42,7 @@ _MOST_OUTPUT: Final = 100_000
 """Bytes that a call may print."""
 _MEASURING: Final = 0.4
 _LEAST_MEASURING_S: Final = 10.0
+_TIME_LIMIT: Final = "time limit"
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,19 @@ def profile(
         )
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
     units = units_of(dispatcher._specs)
-    refuse_missing_packages(spec for unit in units for spec in unit)
+    for spec in (spec for unit in units for spec in unit):
+        if spec.factory is not None and (missing := spec.factory.missing()) is not None:
+            raise RegistrationError(f"reward function {spec.name!r} can't be profiled: {missing}")
     recorded = sum(row.get("completion") is not None for row in rows)
-    end = time.monotonic() + time_limit
     start = time.monotonic()
+    found = Profile(
+        len(rows),
+        recorded > 0,
+        left_out=len(rows) - recorded if recorded else 0,
+        functions={spec.name: FunctionProfile(spec) for unit in units for spec in unit},
+    )
     run = _Profiling(
-        found=Profile(len(rows), recorded > 0, left_out=len(rows) - recorded if recorded else 0),
+        found=found,
         rows=rows,
         checks=list(checks),
         timeout=timeout,
@@ -140,18 +147,8 @@ def profile(
         max_cost=max_cost,
         announce=announce,
         progress=progress,
-        total=0,
     )
-    try:
-        run.total = sum(1 if is_judge(unit[0]) else 1 + len(run.checks) for unit in units)
-        for place, unit in enumerate(units):
-            left = end - time.monotonic()
-            run.profile(unit, time.monotonic() + left / (len(units) - place))
-    except KeyboardInterrupt:
-        run.found.cut_short = "interrupted"
-    found = run.found
-    if found.cut_short is None and any(each.cut_short for each in found.functions.values()):
-        found.cut_short = f"the time limit of {time_limit:g} s"
+    run.run(units, time_limit)
     found.step = predicted_step(
         list(found.functions.values()), prompts, generations, workers or dispatcher.workers, usable_cores()
     )
@@ -171,43 +168,53 @@ class _Profiling:
     max_cost: float | None
     announce: Callable[[JudgePlan], object]
     progress: Callable[[Work], object]
-    total: int
+    total: int = 0
     done: int = 0
     empty_bytes: int | None = None
 
-    def profile(self, unit: tuple[FunctionSpec, ...], deadline: float) -> None:
-        """One function, or a judge with all of its columns."""
-        for spec in unit:
-            self.found.functions[spec.name] = FunctionProfile(spec)
+    def run(self, units: Sequence[tuple[FunctionSpec, ...]], time_limit: float) -> None:
+        """Each function, or judge with all of its columns, until time is up or Ctrl-C comes."""
+        end, place = time.monotonic() + time_limit, 0
+        self.total = sum(1 if is_judge(unit[0]) else 1 + len(self.checks) for unit in units)
+        functions = self.found.functions
         try:
-            if is_judge(unit[0]):
-                self._judge(unit, deadline)
-            else:
-                self._function(unit[0], deadline)
-        except OutOfTime:
-            self.found.functions[unit[0].name].cut_short = "time limit"
-        if not is_judge(unit[0]):
-            self._unchecked(self.found.functions[unit[0].name])
+            for place, unit in enumerate(units):
+                deadline = time.monotonic() + (end - time.monotonic()) / (len(units) - place)
+                mine = functions[unit[0].name]
+                try:
+                    if is_judge(mine.spec):
+                        self._judge(unit, deadline)
+                    else:
+                        self._function(mine, deadline)
+                except OutOfTime:
+                    mine.cut_short = _TIME_LIMIT
+        except KeyboardInterrupt:
+            self.found.cut_short = "interrupted"
+            for spec in (spec for unit in units[place:] for spec in unit):
+                functions[spec.name].cut_short = "interruption"
+        for mine in functions.values():
+            self._count_unchecked(mine)
+        if self.found.cut_short is None and any(mine.cut_short for mine in functions.values()):
+            self.found.cut_short = f"the time limit of {time_limit:g} s"
 
-    def _unchecked(self, mine: FunctionProfile) -> None:
-        """A check without time is not clean."""
-        missing = [check.id for check in self.checks if check.id not in mine.checks]
-        if missing and mine.cut_short is not None:
-            mine.findings.append(
-                Finding(
-                    "unchecked",
-                    "warning",
-                    f"Time was up before these checks had ended: {', '.join(missing)}. Allow more (--time-limit), or take fewer "
-                    "rows (--rows).",
-                )
+    def _count_unchecked(self, mine: FunctionProfile) -> None:
+        """Adds a finding where checks did not end: without one the function would be clean."""
+        wanted = ["judge"] if is_judge(mine.spec) else [check.id for check in self.checks]
+        missing = [check for check in wanted if check not in mine.checks]
+        if mine.cut_short is not None and missing:
+            why = "Time was up" if mine.cut_short == _TIME_LIMIT else "Ctrl-C came"
+            message = (
+                f"{why} before these checks had ended: {', '.join(missing)}. Allow more (--time-limit), or take fewer rows "
+                "(--rows)."
             )
+            mine.findings.append(Finding("unchecked", "warning", message))
 
     def _next(self, name: str, what: str) -> None:
         self.progress(Work(name, what, self.done, self.total))
         self.done += 1
 
-    def _function(self, spec: FunctionSpec, deadline: float) -> None:
-        mine = self.found.functions[spec.name]
+    def _function(self, mine: FunctionProfile, deadline: float) -> None:
+        spec = mine.spec
         timeout = min(self.timeout, spec.policy.timeout)
         with Subject(spec.item, self.rows, timeout=timeout, deadline=deadline, **self.options) as subject:
             self._next(spec.name, "times")
@@ -229,11 +236,11 @@ class _Profiling:
                 mine.findings.append(faults)
                 self.done += len(self.checks)
                 return
-            mine.measurement, mine.seconds = found, found.seconds
+            mine.measurement = found
             mine.findings += measurement_findings(spec, found)
             self._advise(mine)
             if found.unmeasured and part <= time.monotonic():
-                mine.cut_short = "time limit"
+                mine.cut_short = _TIME_LIMIT
             self._check(subject, mine)
             if survival.CHECK.id not in mine.checks:
                 failed = [(*each, "") for each in found.failures]
@@ -263,7 +270,7 @@ class _Profiling:
             try:
                 mine.findings += check.run(subject)  # what it finds before time is up counts
             except OutOfTime:
-                mine.cut_short = "time limit"
+                mine.cut_short = _TIME_LIMIT
                 continue
             except GuerdonError as error:
                 mine.findings.append(Finding("unchecked", "warning", f"The check {check.id!r} had no answer: {error}"))
@@ -289,7 +296,7 @@ class _Profiling:
         name = unit[0].name
         with Subject(unit[0].item, self.rows, **self.options) as subject:
             cases = subject.samples() or _reference_answers(subject)
-            spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
+            spent = sum(each.judge.get("cost") or 0.0 for each in self.found.functions.values())
             cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)
             plan = plan_judge(subject, cases, self.judge_samples, cap)
             self.announce(plan)
@@ -300,16 +307,10 @@ class _Profiling:
                 return
             left = max(1.0, deadline - time.monotonic())
             columns = check_judge(unit, subject, cases, plan.rows, cap or None, left / SAMPLE_CALLS)
-        for name, facts in columns.items():
-            mine = self.found.functions[name]
-            mine.findings += facts.findings
-            mine.seconds = facts.seconds
-            mine.judge = {"planned_requests": plan.requests, "rows": plan.rows, **facts.facts}
-            found = Measurement(mine.spec.shape, seconds=facts.seconds)
-            times = mine.times
-            mine.advice = advise(mine.spec, found, times["p99_s"] if times else None)
-            if facts.seconds:  # else nothing answered
-                mine.checks = facts.checks
+        for mine in columns:
+            mine.judge |= {"planned_requests": plan.requests, "rows": plan.rows}
+            self._advise(mine)
+            self.found.functions[mine.name] = mine
 
 
 def _reference_answers(subject: Subject) -> list[Case]:
@@ -320,4 +321,4 @@ def _reference_answers(subject: Subject) -> list[Case]:
     return [Case(row, subject.completion(answer)) for row, answer in enumerate(answers)]
 
 
-_OF_OTHER_ROWS: Final = frozenset({"order", "batch", "batches", "independence", "rows"})
+_OF_OTHER_ROWS: Final = frozenset({"order", "batch"})

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from guerdon.errors import DataError
-from guerdon.profile.calibration import Calibration, material
+from guerdon.profile.calibration import Calibration
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.checks.stability import Runs
 from guerdon.profile.finding import Finding, counted, excerpt
-from guerdon.profile.probe_runs import probe_runs
+from guerdon.profile.probe_runs import scored_samples
 from guerdon.profile.probes import Probe, default_probes, load_probes
 from guerdon.profile.subject import Case, Row, Score, Subject
 
@@ -100,16 +100,11 @@ def assert_bounded(
         >>> assert_bounded(brevity, [{"completion": "abc"}], low=0.0, high=1.0)
     """
     with Subject(function, rows, timeout=timeout) as subject:
-        calibration = subject.once(Calibration)
-        cases = material(subject)
-        scored = [(case.row, case.completion, score) for case, score in zip(cases, subject.score(cases), strict=True)]
-        scored += [(row, calibration.right_text(row), score) for row, score in calibration.right.items()]
-        scored += [(run.case.row, run.case.completion, run.score) for run in subject.once(probe_runs)]
-        for row, completion, score in scored:
+        for case, score, _ in subject.once(scored_samples):
             if score.status.failed and score.ran:
-                raise _no_score(subject, Case(row, completion), score)
+                raise _no_score(subject, case, score)
             if score.value is not None and not low <= score.value <= high:
-                where = f"row {row}, {excerpt(completion)!r}"
+                where = f"row {case.row}, {excerpt(case.completion)!r}"
                 raise AssertionError(
                     f"{subject.name!r} gives {score.value:g} on {where}: not within {low:g} to {high:g}."
                 )

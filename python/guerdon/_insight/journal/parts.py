@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from guerdon._insight.journal.part_files import NoRows, open_part
 from guerdon._insight.journal.schema import fallbacks_of, import_arrow, is_summed, is_text, kinds_of, problem_of
+from guerdon._system.units import plural
 from guerdon.errors import DataError
 
 __all__ = ["BATCH_ROWS", "JournalParts", "Part", "find_parts", "is_folder"]
@@ -254,7 +255,7 @@ def _recover(folder: Path, notes: list[str]) -> dict[str, str]:
         return {}
     if cut:
         notes.append(
-            f"{cut} part{'s' if cut > 1 else ''} ended within a message, over which the run was killed: its {cut_bytes:,} "
+            f"{plural(cut, 'part')} ended within a message, over which the run was killed: its {cut_bytes:,} "
             "bytes were dropped, all rows before it are there"
         )
     return {Path(path).name: why for path, why in left}

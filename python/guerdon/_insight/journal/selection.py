@@ -1,4 +1,4 @@
-"""Rows of a journal that count: those of some runs and steps."""
+"""Rows of a journal that count, those of some runs and steps; and the runs and steps of all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from guerdon._insight.journal.schema import import_arrow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Selection"]
+__all__ = ["SeenRows", "Selection"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,29 @@ class Selection:
         if first is None or last is None:
             return f"steps up to {last}" if first is None else f"steps from {first}"
         return f"steps {first} to {last}"
+
+
+class SeenRows:
+    """Runs and steps of all rows of a journal, those included that don't count.
+
+    Attributes:
+        runs: Their rows by name.
+        steps: The first and the last one; None as long as no row has any.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[str, int] = {}
+        self.steps: tuple[int, int] | None = None
+
+    def add(self, batch: Any) -> None:
+        """Take the rows of a record batch."""
+        for entry in batch.column("run").value_counts():
+            name = entry["values"].as_py() or ""
+            self.runs[name] = self.runs.get(name, 0) + entry["counts"].as_py()
+        steps = batch.column("step").drop_null().to_numpy(zero_copy_only=False)
+        if len(steps):
+            ends = (int(steps.min()), int(steps.max()), *(self.steps or ()))
+            self.steps = min(ends), max(ends)
 
 
 def _among(names: Any, chosen: Collection[str]) -> NDArray[np.bool_]:

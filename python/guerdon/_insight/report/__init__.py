@@ -1,7 +1,7 @@
 """The report on a journal: ``guerdon report``.
 
 `survey` reads the contents, and `summary` counts in a second pass over the journal's parts, with
-`moments`, `tally`, `groups`, `failures`, `slowest` and `examples`; `aggregates` and `findings` make
+`moments`, `tally`, `groups`, `failures` and `slowest`; `aggregates` and `findings` make
 figures and sentences of it, `html` one HTML file.
 """
 

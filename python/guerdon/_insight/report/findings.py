@@ -23,6 +23,7 @@ LIMITS: Final = {
     "opposed": -0.3,
     "tail": 10.0,
     "slow_s": 1.0,
+    "waits_s": 0.1,
     "few": 100,
     "quiet": 64,
     "abstained": 0.5,
@@ -234,7 +235,7 @@ def _pairs(figures: dict[str, Any]) -> Iterator[Finding]:
 def _times(figures: dict[str, Any]) -> Iterator[Finding]:
     of = [(each["run_s"]["p99"] or 0.0, name, each) for name, each in figures["functions"].items()]
     for p99, name, each in sorted(of, key=lambda one: -one[0])[:1]:
-        p50, waited = each["run_s"]["p50"], each["queue_s"]["p50"]
+        p50 = each["run_s"]["p50"]
         if not p50:
             return
         tail = p99 / p50 >= LIMITS["tail"] and p99 >= LIMITS["slow_s"]
@@ -245,27 +246,27 @@ def _times(figures: dict[str, Any]) -> Iterator[Finding]:
             "latency",
             (f"{message} ({p99 / p50:.0f} times as long)." if tail else f"{message}.") + _most_time(figures, name),
         )
-        if waited and waited > p50 and waited > 0.1 and _explains(figures, each, waited):
-            yield _finding(
-                "warning",
-                "latency",
-                f"Calls of {name} wait longer than they run ({seconds(waited)} and {seconds(p50)}, medians): `guerdon profile` says "
-                "which lane it should have, and how many workers.",
-            )
 
 
 def _waiting(figures: dict[str, Any]) -> Iterator[Finding]:
-    """Yields the judges whose requests wait longer than they run: no other function makes them
-    wait."""
+    """Yields the functions whose calls wait longer than they run, and for what."""
     for name, each in figures["functions"].items():
         waited, ran = each["queue_s"]["p50"] or 0.0, each["run_s"]["p50"] or 0.0
-        if waited > max(ran, LIMITS["slow_s"]) and (each["prompt_tokens"] or each["completion_tokens"]):
-            yield _finding(
-                "warning",
-                "latency",
-                f"Requests of {name} wait longer than they run ({seconds(waited)} and {seconds(ran)}, medians): its limit holds "
-                "them back, or the server does (429).",
+        judge = each["prompt_tokens"] or each["completion_tokens"]
+        # Requests wait for no other function.
+        if waited <= max(ran, LIMITS["waits_s"]) or not (
+            _explains(figures, each, waited) or (judge and waited > LIMITS["slow_s"])
+        ):
+            continue
+        times = f"wait longer than they run ({seconds(waited)} and {seconds(ran)}, medians)"
+        if judge:
+            message = f"Requests of {name} {times}: its limit holds them back, or the server does (429)."
+        else:
+            message = (
+                f"Calls of {name} {times}, for a free worker or thread: `guerdon profile` says which lane it should have, and how "
+                "many workers."
             )
+        yield _finding("warning", "latency", message)
 
 
 def _most_time(figures: dict[str, Any], longest: str) -> str:

@@ -22,6 +22,7 @@ from guerdon._insight.report.charts import (
     mark_of,
 )
 from guerdon._system.safe_text import shortened
+from guerdon._system.units import plural
 
 __all__ = [
     "failure_chart",
@@ -185,9 +186,8 @@ def reasons(figures: Figures, longest: int) -> Iterator[str]:
         examples = []
         for example in each["examples"][: 3 if longest > 500 else 1 if longest else 0]:
             text = "\n\n".join(filter(None, (example["reason"], example["traceback"] if longest > 500 else None)))
-            tries = f"{example['attempts']} {'attempt' if example['attempts'] == 1 else 'attempts'}"
             examples.append(
-                f'<p class="small muted">{_place(figures, example)}, after {format_seconds(example["run_s"])}, {tries}</p>'
+                f'<p class="small muted">{_place(figures, example)}, after {format_seconds(example["run_s"])}, {plural(example["attempts"], "attempt")}</p>'
                 f"<pre>{escape(shortened(text, max(longest, 200)))}</pre>"
             )
         reason = escape(each["reason"][: max(longest, 60)])

@@ -1,4 +1,5 @@
-"""The slowest calls of a run."""
+"""Rows to show: the slowest calls of a run, and those with the lowest and the highest reward of
+each function, the latest of each kind."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from guerdon._insight.report.rows import NO_STEP, STATUSES, Rows, floats, integers
+from guerdon._insight.report.rows import NO_STEP, STATUSES, Integers, Rows, floats, integers
 
-__all__ = ["RowLocation", "Slowest"]
+__all__ = ["Examples", "RowLocation", "Slowest"]
 
 _KEPT: Final = 20
+_EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -82,3 +84,35 @@ class Slowest:
     def places(self) -> Sequence[RowLocation]:
         """The slowest first."""
         return self._kept
+
+
+class Examples:
+    """A few rows of each function for people to read.
+
+    Attributes:
+        lowest: By function; so is `highest`.
+    """
+
+    def __init__(self, functions: int) -> None:
+        self.lowest: list[list[RowLocation]] = [[] for _ in range(functions)]
+        self.highest: list[list[RowLocation]] = [[] for _ in range(functions)]
+
+    def add(self, rows: Rows) -> None:
+        """Look through the rows."""
+        known = np.isfinite(rows.reward)
+        for function in range(len(self.lowest)):
+            mine = np.flatnonzero(known & (rows.function == function))
+            if len(mine):
+                self._keep(self.lowest[function], rows, mine, 1)
+                self._keep(self.highest[function], rows, mine, -1)
+
+    def _keep(self, kept: list[RowLocation], rows: Rows, mine: Integers, sign: int) -> None:
+        rewards = sign * rows.reward[mine]
+        least = rewards.min()
+        if len(kept) == _EXAMPLES and least > max(sign * each.reward for each in kept):
+            return
+        chosen = mine[np.flatnonzero(rewards == least)[-_EXAMPLES:]]
+        kept += [RowLocation.of(rows, row) for row in chosen.tolist()]
+        # The extreme first; among the same the latest, which are those of the trained model.
+        kept.sort(key=lambda each: (sign * each.reward, -each.bucket, -each.row))
+        del kept[_EXAMPLES:]

@@ -16,12 +16,11 @@ import numpy as np
 from guerdon._insight.journal.parts import JournalParts
 from guerdon._insight.journal.schema import COLUMNS
 from guerdon._insight.journal.selection import Selection
-from guerdon._insight.report.examples import Examples
 from guerdon._insight.report.failures import Failures
 from guerdon._insight.report.groups import GroupSpread
 from guerdon._insight.report.restarts import Restarts
 from guerdon._insight.report.rows import NAMES, NO_STEP, STATUSES, Rows, codes, floats, integers, writer_of
-from guerdon._insight.report.slowest import Slowest
+from guerdon._insight.report.slowest import Examples, Slowest
 from guerdon._insight.report.survey import JournalSurvey, survey
 from guerdon._insight.report.tally import Tally
 from guerdon.errors import DataError

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from guerdon._insight.journal.parts import JournalParts
-from guerdon._insight.journal.selection import Selection
+from guerdon._insight.journal.selection import SeenRows, Selection
 from guerdon._insight.report.rows import NAMES, NO_STEP, Floats, Integers, codes, floats, integers
 from guerdon.errors import DataError
 
@@ -139,7 +139,7 @@ def survey(journal: JournalParts, selection: Selection) -> JournalSurvey:
     Raises:
         DataError: There are no rows, or none of the selection.
     """
-    seen = _Contents()
+    seen = SeenRows()
     functions: dict[str, FunctionSurvey] = {}
     steps, batches, without, total = _Steps(), _Steps(), 0, 0
     for part in journal.parts:
@@ -175,29 +175,6 @@ def survey(journal: JournalParts, selection: Selection) -> JournalSurvey:
     )
 
 
-class _Contents:
-    """Everything in the journal, of all rows.
-
-    Attributes:
-        runs: Their rows by name.
-        steps: The first and the last one; None as long as no row has any.
-    """
-
-    def __init__(self) -> None:
-        self.runs: dict[str, int] = {}
-        self.steps: tuple[int, int] | None = None
-
-    def add(self, batch: Any) -> None:
-        for entry in batch.column("run").value_counts():
-            name = entry["values"].as_py() or ""
-            self.runs[name] = self.runs.get(name, 0) + entry["counts"].as_py()
-        known = integers(batch, "step", NO_STEP)
-        known = known[known != NO_STEP]
-        if len(known):
-            first, last = int(known.min()), int(known.max())
-            self.steps = (first, last) if self.steps is None else (min(first, self.steps[0]), max(last, self.steps[1]))
-
-
 def _add_functions(functions: dict[str, FunctionSurvey], batch: Any) -> None:
     column = batch.column("function")
     names = column.dictionary.to_pylist() if hasattr(column, "dictionary") else column.unique().to_pylist()
@@ -212,7 +189,7 @@ def _add_functions(functions: dict[str, FunctionSurvey], batch: Any) -> None:
             functions[name].add(mine)
 
 
-def _check(journal: JournalParts, seen: _Contents, selection: Selection, total: int) -> None:
+def _check(journal: JournalParts, seen: SeenRows, selection: Selection, total: int) -> None:
     for name in selection.runs or () if seen.runs else ():
         if name not in seen.runs:
             some = ", ".join(repr(each) for each in list(seen.runs)[:10])

@@ -15,6 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.segment import SegmentLines
 from rich.text import Text
 
+from guerdon._system.units import plural
 from guerdon.cli.top.board import SeenProgram
 from guerdon.cli.top.state import State
 from guerdon.cli.top.tables import calls_table, endpoints_table, functions_table, merged, seconds
@@ -175,16 +176,12 @@ def _workers(seen: Sequence[SeenProgram]) -> Text:
     workers = [worker for state in live for worker in state["workers"]]
     busy = sum(bool(worker["function"]) for worker in workers)
     memory = sum(worker["rss_bytes"] for worker in workers)
-    parts = [_plural(len(workers), "worker") + (f" ({busy} busy)" if busy else "")]
+    parts = [plural(len(workers), "worker") + (f" ({busy} busy)" if busy else "")]
     parts += [f"{memory / 2**20:.0f} MiB"] if memory else []
     for name, one, many in (
         ("worker_restarts", "restart", None),
         ("kills", "kill", None),
         ("open_batches", "open batch", "open batches"),
     ):
-        parts.append(_plural(sum(int(state["stats"].get(name, 0)) for state in live), one, many))
+        parts.append(plural(sum(int(state["stats"].get(name, 0)) for state in live), one, many))
     return _line(", ".join(parts), "dim")
-
-
-def _plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from guerdon.profile.calibration import Calibration, above, spread
+from guerdon.profile.calibration import Calibration, spread
 from guerdon.profile.finding import Check, Example, Finding, excerpt, first_line
 from guerdon.profile.forms import FORMS
 from guerdon.profile.probe_runs import probe_runs
@@ -78,9 +78,7 @@ def _never(subject: Subject, calibration: Calibration) -> Finding:
             f"Look at the form of these answers, and whether it is the column that {subject.spec.factory.short()[:-2]} compares with; "
             "--reference gives a completion that must score."
         )
-    elif all(not above(calibration.wrong[row], calibration.right[row]) for row in calibration.right) and all(
-        calibration.right[row].shown == calibration.wrong[row].shown for row in calibration.right
-    ):
+    elif all(calibration.right[row].shown == calibration.wrong[row].shown for row in calibration.right):
         message = (
             f"{subject.name!r} takes {calibration.column!r}, but gives right and wrong answers the same score, in any form: "
             "it scores the form alone, or it does not know the form of these answers. Give the form with a reference "
@@ -185,11 +183,13 @@ def _any_answer(subject: Subject, calibration: Calibration) -> Iterator[Finding]
     if found:
         examples = [
             Example(
-                row, excerpt(text), {"score": score.shown, "reference": calibration.right[row].shown}, f"form {name!r}"
+                row,
+                excerpt(calibration.wrong_in(name, row)),
+                {"score": score.shown, "reference": calibration.right[row].shown},
+                f"form {name!r}",
             )
             for name, rows in found.items()
             for row, score in rows[:2]
-            for text in [calibration.in_form(name, row, right=False)]
         ]
         yield Finding(
             "probe:any_answer",

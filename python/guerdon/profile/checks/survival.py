@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from guerdon.profile.calibration import Calibration, material
 from guerdon.profile.finding import Check, Example, Finding, Severity, excerpt, first_line
-from guerdon.profile.probe_runs import probe_runs
-from guerdon.profile.subject import Case, Score, Subject
+from guerdon.profile.probe_runs import Scored, scored_samples
+from guerdon.profile.subject import Score, Subject
 from guerdon.results.status import Status
 
 __all__ = ["CHECK", "failures"]
@@ -41,19 +40,9 @@ _WHAT: Final = {
     "output": "prints more than it may",
 }
 
-Scored = tuple[Case, Score, str]
-"""A sample, its outcome, and what the sample is; empty for completions of the rows."""
-
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    calibration = subject.once(Calibration)
-    cases = material(subject)
-    scored: list[Scored] = [
-        (case, score, "") for case, score in zip(cases, subject.score(cases, group=subject.group_size), strict=True)
-    ]
-    for row, score in calibration.right.items():
-        scored.append((Case(row, calibration.right_text(row)), score, "the reference answer"))
-    scored += [(run.case, run.score, run.probe.id) for run in subject.once(probe_runs)]
+    scored = list(subject.once(scored_samples))
     seen = {(case.row, str(case.completion)) for case, score, _ in scored if score.ran}
     others = {(case.row, str(case.completion)): (case, score) for case, score in (*subject.hanging, *subject.failing)}
     scored += [(*each, "") for key, each in others.items() if key not in seen]

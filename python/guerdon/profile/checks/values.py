@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from guerdon.profile.calibration import Calibration, material
 from guerdon.profile.finding import Check, Example, Finding, excerpt
-from guerdon.profile.probe_runs import probe_runs
+from guerdon.profile.probe_runs import REFERENCE, Scored, scored_samples
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.results.status import Status
 
@@ -20,14 +19,12 @@ FEWEST: Final = 8
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    cases = material(subject)
-    scored = list(zip(cases, subject.score(cases, group=subject.group_size), strict=True))
-    probed = [(run.case, run.score) for run in subject.once(probe_runs)]
-    calibration = subject.once(Calibration)
-    answers = [(Case(row, calibration.right_text(row)), score) for row, score in calibration.right.items()]
-    yield from _no_numbers(subject, [*scored, *answers, *probed])
-    values = [score.value for _, score in [*scored, *answers] if score.value is not None]
-    everything = values + [score.value for _, score in probed if score.value is not None]
+    everything = subject.once(scored_samples)
+    numbers = [score.value for _, score, _ in everything if score.value is not None]
+    scored = [(case, score) for case, score, note in everything if not note]
+    told = [(case, score) for case, score, note in everything if note in ("", REFERENCE)]
+    values = [score.value for _, score in told if score.value is not None]
+    yield from _no_numbers(subject, everything)
     abstained = [(case, score) for case, score in scored if score.status is Status.ABSTAINED]
     if len(scored) >= FEWEST and len(abstained) >= MOSTLY * len(scored):
         yield Finding(
@@ -37,21 +34,21 @@ def _run(subject: Subject) -> Iterator[Finding]:
             "whether it finds what it looks for in these completions.",
             tuple(Example(case.row, excerpt(case.completion), {"score": None}) for case, _ in abstained),
         )
-    if len(values) >= FEWEST and len(set(everything)) == 1:
+    if len(values) >= FEWEST and len(set(numbers)) == 1:
         case = scored[0][0]
         yield Finding(
             "constant",
             "error",
             f"{subject.name!r} gives {values[0]:g} to everything: to {len(values)} samples and answers and to "
-            f"{len(everything) - len(values)} probes. A policy learns nothing from it.",
+            f"{len(numbers) - len(values)} probes. A policy learns nothing from it.",
             (Example(case.row, excerpt(case.completion), {"score": values[0]}),),
         )
     elif len(values) >= FEWEST:
-        yield _described(subject, values, [*scored, *answers])
+        yield _described(subject, values, told)
 
 
-def _no_numbers(subject: Subject, scored: list[tuple[Case, Score]]) -> Iterator[Finding]:
-    found = [(case, score) for case, score in scored if score.is_not_finite]
+def _no_numbers(subject: Subject, scored: list[Scored]) -> Iterator[Finding]:
+    found = [(case, score) for case, score, _ in scored if score.is_not_finite]
     if found:
         yield Finding(
             "not_finite",
