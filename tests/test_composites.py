@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,10 +16,10 @@ from guerdon import (
     Dispatcher,
     Limit,
     RegistrationError,
-    RetryAfter,
     StatefulReward,
     Status,
     Votes,
+    cascade,
     group_reward,
     judge,
     panel,
@@ -31,82 +28,11 @@ from guerdon import (
 from tests.http.server import chat_completion, serving
 from tests.journal.written_rows import rows_of
 from tests.monitor import reading
-
-LANES = ("process", "thread", "asyncio", "stateful")
-# Lets calls on threads of this process go that hang: nothing else ends them.
-LET_GO = threading.Event()
-
-
-@pytest.fixture(autouse=True)
-def let_go() -> Iterator[None]:
-    LET_GO.clear()
-    yield
-    LET_GO.set()
-
-
-def act(completion: str) -> Any:
-    """Does what the completion says, except to hang."""
-    what, _, marker = completion.partition(":")
-    match what:
-        case "fail":
-            raise ValueError("no good")
-        case "abstain":
-            return None
-        case "busy":
-            if not os.path.exists(marker):
-                Path(marker).touch()
-                raise RetryAfter(0.05)
-            return 6.0
-        case "crash":
-            os._exit(3)
-        case "fields":
-            return {"score": 6.0, "length": len(completion)}
-        case _:
-            return float(what)
-
-
-def in_turn(completion: str) -> Any:
-    if completion == "hang":
-        LET_GO.wait(100)
-    return act(completion)
-
-
-async def at_once(completion: str) -> Any:
-    if completion == "hang":
-        await asyncio.sleep(100)
-    return act(completion)
-
-
-class Loaded(StatefulReward):
-    def setup(self) -> None:
-        self.ready = True
-
-    def score(self, completion: str) -> Any:
-        assert self.ready
-        return in_turn(completion)
-
-
-def steady(completion: str) -> float:
-    return 4.0
+from tests.odd_members import LANES, LET_GO, four, let_go, made, steady  # noqa: F401 - a fixture
 
 
 def of_lists(completions: list[str]) -> list[float]:
     return [4.0] * len(completions)
-
-
-def made(lane: str, name: str = "odd", **options: Any) -> Any:
-    options = {"name": name, "timeout": 1.0, "grace": 0.2, **options}
-    match lane:
-        case "asyncio":
-            return reward(at_once, **options)
-        case "stateful":
-            return reward(Loaded(), **options)
-        case _:
-            return reward(in_turn, lane=lane, **options)
-
-
-def four() -> Any:
-    return reward(steady, lane="thread", name="four")
 
 
 # What the odd member does: the scores of a strict panel, of one that needs one member, and of three
@@ -348,6 +274,11 @@ def test_a_setup_that_fails_fails_its_member_alone() -> None:
         (lambda: panel([four(), group_reward(of_lists, name="g")]), "scores a whole group"),
         (lambda: panel([four(), reward(of_lists, name="b", batch_size=4)]), "has a batch_size"),
         (lambda: panel([four(), reward(steady, name="b", votes=3)]), "makes several calls itself"),
+        (
+            lambda: panel([four(), reward(steady, name="b", votes=3)]),
+            "list the function several times, each with a name= of its own",
+        ),
+        (lambda: cascade([four(), panel([four(), made("thread")])]), "Put it into the dispatcher's list itself"),
         (lambda: panel([four(), reward(steady, name="b", pure=True)]), "has pure=True"),
         (lambda: panel([four(), reward(steady, name="b", on_failure=0.0)]), "has a on_failure"),
         (lambda: panel([four(), made("thread")], cache="/tmp/never-made"), "cache= is for panels of judges"),

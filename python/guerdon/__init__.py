@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from guerdon.functions import RewardFunction, group_reward, reward
     from guerdon.judges import http_reward, judge
     from guerdon.limits import Limit, RetryAfter
-    from guerdon.panels import Rubric, pairwise, panel, rubric
+    from guerdon.panels import Rubric, cascade, pairwise, panel, rubric
     from guerdon.results import Failure, Group, RewardBatch, SampleResult
     from guerdon.results.status import Status
     from guerdon.rewards.code.factory import code_reward
@@ -93,6 +93,7 @@ __all__ = [
     "Trace",
     "Votes",
     "__version__",
+    "cascade",
     "code_reward",
     "group_reward",
     "http_reward",
@@ -143,6 +144,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "ToolError": "errors",
     "Votes": "_functions.votes",
     "__version__": "_native",
+    "cascade": "panels",
     "code_reward": "rewards.code.factory",
     "SandboxFusion": "rewards.code.remote.sandbox_fusion",
     "group_reward": "functions",

@@ -1,4 +1,5 @@
-"""Several opinions: panels of functions, rubrics of several criteria, and comparisons in pairs.
+"""Several opinions: panels and cascades of functions, rubrics of several criteria, and comparisons
+in pairs.
 
 Each call or request takes a permit of its function's limit, is tried again by itself, and is
 cancelled once it can't matter any more.
@@ -9,18 +10,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Final, Literal
 
 from guerdon import parse as parsers
-from guerdon._functions.cache_folder import Cache, checked_cache
-from guerdon._functions.conditions import RunIf, checked_run_if
+from guerdon._functions.cache_folder import Cache
+from guerdon._functions.conditions import RunIf, checked_conditions
 from guerdon._functions.options import Options, flag
 from guerdon._functions.policy import checked_policy
-from guerdon._functions.spec import Comparisons, Composition, FunctionSpec
+from guerdon._functions.spec import Comparisons, Composition
 from guerdon._functions.stateful import StatefulReward
-from guerdon._lanes.http.composite import CompositeReward, compared, compared_by, member_spec, wants_of
+from guerdon._lanes.http.composite import (
+    OF_SCORES,
+    CompositeReward,
+    compared,
+    compared_by,
+    composed_of,
+    member_spec,
+    member_specs,
+    reducer_of,
+)
 from guerdon._lanes.http.options import name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon._lanes.http.rubric import Rubric
@@ -32,13 +43,10 @@ from guerdon.judges import judge
 from guerdon.limits import Limit
 from guerdon.parse import Parse
 
-__all__ = ["Rubric", "pairwise", "panel", "rubric"]
+__all__ = ["Rubric", "cascade", "pairwise", "panel", "rubric"]
 
 _REDUCTIONS = ("median", "mean", "majority", "min", "max")
 _WEIGHTED = ("median", "mean", "majority")
-_MOST_MEMBERS = 64
-# Options of a group's scores, whatever compares.
-_OF_GROUPS = ("total_timeout", "on_failure", "max_failure_rate")
 _MOST_CRITERIA = 64
 
 
@@ -46,7 +54,7 @@ _MOST_CRITERIA = 64
 def panel(
     members: Sequence[object],
     *,
-    reduce: Literal["median", "mean", "majority", "min", "max"] = "median",
+    reduce: Literal["median", "mean", "majority", "min", "max"] | Callable[..., Any] = "median",
     weights: Sequence[float] | None = None,
     min_members: int | None = None,
     name: str = "panel",
@@ -69,7 +77,9 @@ def panel(
             `guerdon.reward` make, and `guerdon.StatefulReward` instances. Their calls are of one
             sample alone: no ``batch_size``, ``finish_group`` or ``votes``.
         reduce: What becomes of their scores. ``"majority"`` is the most common score; a tie
-            abstains.
+            abstains. Or a function of yours, called in a worker with a list of the members' scores,
+            None where one has none: it returns a score, a dict with ``"score"``, or None to
+            abstain. ``reward(function, timeout=5, lane="thread")`` gives it options.
         weights: One per member, above 0: for ``"median"``, ``"mean"`` and ``"majority"``.
         min_members: How many must give a score; all by default. With fewer the sample is an
             `error`, or abstains if so many members abstained. A mean over those that are there
@@ -93,51 +103,93 @@ def panel(
     given = dict(locals())
     name = name_of(name)
     wrong = f"reward function {name!r}: "
-    members = members if isinstance(members, (list, tuple)) else ()
-    if not 2 <= len(members) <= _MOST_MEMBERS:
-        raise RegistrationError(f"{wrong}members: expected a list of 2 to {_MOST_MEMBERS} functions.")
-    specs = [member_spec(name, "panel", member) for member in members]
-    names = [spec.name for spec in specs]
-    for each in names:
-        if names.count(each) > 1:
-            raise RegistrationError(f"{wrong}two members are called {each!r}. Give each a name= of its own.")
-    if reduce not in _REDUCTIONS:
-        raise RegistrationError(f"{wrong}reduce={reduce!r}: expected one of {', '.join(map(repr, _REDUCTIONS))}.")
-    needed = integer(len(members) if min_members is None else min_members)
-    if needed is None or not 1 <= needed <= len(members):
+    specs = member_specs(name, "panel", members)
+    reducer = reducer_of(name, reduce) if callable(reduce) else None
+    if reducer is not None and any(spec.name == "reduce" for spec in specs):
         raise RegistrationError(
-            f"{wrong}min_members={min_members!r}: expected a whole number from 1 to {len(members)}."
+            f"{wrong}a member is called 'reduce', as is the function of reduce=. Give it another name=."
         )
-    folder, _ = checked_cache(name, cache, cache_version, pure=None)
-    local = next((spec.name for spec in specs if spec.lane != "http"), None)
-    if folder is not None and local is not None:
-        raise RegistrationError(f"{wrong}cache= is for panels of judges, and the member {local!r} is none.")
+    if reducer is None and reduce not in _REDUCTIONS:
+        ways = ", ".join(map(repr, _REDUCTIONS))
+        raise RegistrationError(f"{wrong}reduce={reduce!r}: expected one of {ways}, or a function of the scores.")
+    needed = integer(len(specs) if min_members is None else min_members)
+    if needed is None or not 1 <= needed <= len(specs):
+        raise RegistrationError(f"{wrong}min_members={min_members!r}: expected a whole number from 1 to {len(specs)}.")
     composition = Composition(
         "panel",
-        tuple(names),
-        tuple(spec.as_member_of(name, f"{name}/{spec.name}") for spec in specs),
-        reduce=reduce,
+        tuple(spec.name for spec in specs),
+        (*(spec.as_member_of(name, f"{name}/{spec.name}") for spec in specs), *([reducer] if reducer else [])),
+        reduce="function" if callable(reduce) else reduce,
         needed=needed,
-        weights=tuple(_weights(name, reduce, weights, len(members))),
+        weights=tuple(_weights(name, reduce, weights, len(specs))),
     )
-    options = Options(name=name, total_timeout=total_timeout, on_failure=on_failure, max_failure_rate=max_failure_rate)
-    return CompositeReward(
-        (panel, given),
-        FunctionSpec(
-            name=name,
-            item=None,
-            target=panel,
-            lane="compose",
-            shape="sample",
-            policy=checked_policy(name, options, "sample"),
-            wants=wants_of(specs),
-            is_async=True,
-            decorated=True,
-            run_if=checked_run_if(name, run_if, otherwise),
-            pure=folder is not None,
-            cache=folder,
-            composition=composition,
-        ),
+    return composed_of((panel, given), name, specs, composition)
+
+
+@with_known_options
+def cascade(
+    members: Sequence[object],
+    *,
+    accept: Mapping[str, str | Sequence[str]] | None = None,
+    name: str = "cascade",
+    total_timeout: float | None = None,
+    on_failure: str | float = "nan",
+    max_failure_rate: float | None = None,
+    run_if: RunIf | None = None,
+    otherwise: float | None = None,
+    cache: str | PathLike[str] | Cache | None = None,
+    cache_version: str | None = None,
+) -> HttpReward:
+    """Make a reward function out of several others, called in turn until one gives an accepted
+    score: a small judge first, a large one for the doubtful samples.
+
+    ``result.extra`` has the scores of the called members in ``"<cascade>/<member>"``, their records
+    in ``"<cascade>/<member>/<field>"``, and the name of the member whose score counts in
+    ``"<cascade>/by"``. If the last member fails, the sample is an `error` with all reasons.
+
+    Args:
+        members: As for `guerdon.panel`, in the order in which they are called. Those before the
+            last don't wait for an open circuit breaker.
+        accept: By member, the scores that are accepted: conditions as in ``run_if``, any of which
+            is enough. Without conditions all scores of a member are, and abstentions too. The last
+            member has no conditions.
+        name: In metrics, files and messages; unique in a dispatcher.
+        total_timeout: As for `guerdon.panel`, like the options below.
+
+    Raises:
+        RegistrationError: An option is wrong; the message names it.
+
+    Examples:
+        >>> from guerdon import cascade, judge
+        >>> ask = {"model": "m", "prompt": "Grade this from 0 to 10: {completion}"}
+        >>> cascade([
+        ...     judge(base_url="http://localhost:8000/v1", name="small", **ask),
+        ...     judge(base_url="http://localhost:9000/v1", name="large", **ask),
+        ... ], accept={"small": ["<= 2", ">= 8"]})
+        <cascade 'cascade': 2 members>
+    """
+    given = dict(locals())
+    name = name_of(name)
+    wrong = f"reward function {name!r}: "
+    specs = member_specs(name, "cascade", members)
+    names = [spec.name for spec in specs]
+    taken = next((each for each in names if each in ("by", "failed")), None)
+    if taken is not None:
+        raise RegistrationError(
+            f"{wrong}a member is called {taken!r}, as a value in result.extra is. Give it another name=."
+        )
+    example = f'{{"{names[0]}": ["<= 2", ">= 8"]}}'
+    accepted = () if accept is None else checked_conditions(name, "accept", accept, example)
+    for condition in accepted:
+        if condition.source not in names[:-1]:
+            raise RegistrationError(
+                f"{wrong}accept={accept!r}: expected conditions on members that another one follows, "
+                f"{', '.join(map(repr, names[:-1]))}, not on {condition.source!r}."
+            )
+    asked = [spec.as_member_of(name, f"{name}/{spec.name}") for spec in specs]
+    asked[:-1] = [replace(member, has_fallback=True) for member in asked[:-1]]
+    return composed_of(
+        (cascade, given), name, specs, Composition("cascade", tuple(names), tuple(asked), accept=accepted)
     )
 
 
@@ -225,7 +277,7 @@ def pairwise(
     comparisons = Comparisons(schedule, rounds, score, both_orders)
     if better is not None:
         judges = {"model": model, "prompt": prompt, "parse": parse, **options}
-        odd = next((key for key, value in judges.items() if value is not None and key not in _OF_GROUPS), None)
+        odd = next((key for key, value in judges.items() if value is not None and key not in OF_SCORES), None)
         if odd is not None:
             raise RegistrationError(
                 f"{wrong}{odd}= is for a judge. Give a function its own options by guerdon.reward: "
@@ -344,7 +396,7 @@ def _criteria(name: str, given: object) -> dict[str, str]:
     return texts
 
 
-def _weights(name: str, reduce: str, weights: object, members: int) -> list[float]:
+def _weights(name: str, reduce: object, weights: object, members: int) -> list[float]:
     if weights is None:
         return []
     wrong = f"reward function {name!r}: weights={weights!r}: "

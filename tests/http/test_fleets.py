@@ -141,6 +141,24 @@ def test_a_request_that_all_endpoints_refuse_is_its_samples_error(status: int) -
     assert 1 <= tries <= 2
 
 
+@pytest.mark.parametrize("endpoints", [1, 4])
+@pytest.mark.parametrize("status", [308, 401, 403, 404, 405])
+@pytest.mark.fault(
+    "every endpoint of a judge refuses every request from the start (308, 401, 403, 404, 405)",
+    sees="`error` with the server's words, after one try, or two in all where there are several endpoints",
+)
+def test_endpoints_that_never_answered_are_asked_twice_in_all(status: int, endpoints: int) -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving(lambda path, body: (status, {"error": "no"}))) for _ in range(endpoints)]
+        made = asked([server.url for server in servers], retries=3)
+        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(completions=["x"] * 16)
+        tries = sum(len(server.bodies) for server in servers)
+    assert (result.status == Status.ERROR).all()
+    assert all(f"answered {status}" in failure.reason for failure in result.failures())
+    assert tries == 16 * min(endpoints, 2)
+
+
 @pytest.mark.fault(
     "nothing listens at any endpoint of a judge", sees="`error`: can't connect, with one of the addresses"
 )

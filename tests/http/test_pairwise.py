@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,26 @@ def test_a_group_is_ordered_by_comparisons(schedule: Any, pairs: int | None, bot
         assert np.argsort(result.rewards[0, :, 0]).tolist() == [1, 2, 0, 3]
     assert result.extra["pairwise/flips"] == [0.0] * 8
     assert {question(body)[0] for body in server.bodies} == {"p", "q"}
+
+
+def test_answers_are_in_the_order_of_pairs_whichever_ends_first() -> None:
+    def answers(*, larger_first: bool) -> list[str]:
+        def answer(path: str, body: dict[str, Any]) -> Any:
+            one, other = numbers(body)
+            time.sleep(0.3 if (one > other) == larger_first else 0)
+            return chat_completion(f"{one} or {other}: [[C]]")
+
+        result, _ = compared(answer, ["3", "1", "2"], schedule="all", keep_answers=True)
+        (first, *others) = result.extra["pairwise/answer"]
+        assert others == [None, None]
+        return list(first)
+
+    found = answers(larger_first=True)
+    assert [set(re.findall(r"\d", answer)) for answer in found] == [
+        {"1", "3"}, {"1", "3"}, {"2", "3"}, {"2", "3"}, {"1", "2"}, {"1", "2"}
+    ]  # fmt: skip
+    assert len(set(found)) == 6
+    assert answers(larger_first=False) == found
 
 
 def test_win_rates_are_shares() -> None:

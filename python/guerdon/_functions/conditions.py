@@ -1,4 +1,4 @@
-"""Gates: ``run_if`` and ``otherwise`` of a function.
+"""Conditions on rewards: ``run_if`` and ``otherwise`` of a function, ``accept`` of a cascade.
 
 A wrong condition is refused where the function is made; `function_list` refuses those that don't
 fit the other functions.
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from guerdon._system.units import FLOAT32_MAX, number
 from guerdon.errors import RegistrationError
 
-__all__ = ["Condition", "Conditions", "RunIf", "checked_run_if"]
+__all__ = ["Condition", "Conditions", "RunIf", "checked_conditions", "checked_run_if"]
 
 RunIf = Mapping[str, "str | Sequence[str]"]
 """Value of ``run_if``: conditions by the name of another function."""
@@ -29,6 +29,10 @@ class Condition(NamedTuple):
     source: str
     comparison: str
     bound: float
+
+    def native(self, positions: Mapping[str, int]) -> dict[str, Any]:
+        """Returns the form for the engine, where the sources have these positions."""
+        return {"source": positions[self.source], "comparison": self.comparison, "bound": self.bound}
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,7 @@ class Conditions:
         Args:
             positions: Of the functions in their list, by name.
         """
-        conditions = [
-            {"source": positions[one.source], "comparison": one.comparison, "bound": one.bound}
-            for one in self.conditions
-        ]
+        conditions = [one.native(positions) for one in self.conditions]
         return {"conditions": conditions, "otherwise": math.nan if self.otherwise is None else self.otherwise}
 
 
@@ -69,29 +70,39 @@ def checked_run_if(function: str, run_if: object, otherwise: object) -> Conditio
                 "samples. Add run_if, or leave otherwise out; for failures there is on_failure=."
             )
         return None
-    wrong = f"reward function {function!r}: run_if={run_if!r}"
-    if not isinstance(run_if, Mapping) or not run_if:
-        raise RegistrationError(f'{wrong}: expected conditions by function, as in {{"correct": "< 1"}}.')
+    conditions = checked_conditions(function, "run_if", run_if, '{"correct": "< 1"}')
+    if otherwise is None:
+        return Conditions(conditions)
+    value = number(otherwise)
+    if not abs(value) <= FLOAT32_MAX:
+        raise RegistrationError(
+            f"reward function {function!r}: otherwise={otherwise!r}: expected None or a finite number that float32 can hold."
+        )
+    return Conditions(conditions, value)
+
+
+def checked_conditions(function: str, option: str, given: object, example: str) -> tuple[Condition, ...]:
+    """The conditions of an option, by function.
+
+    Raises:
+        RegistrationError: They are wrong; the message shows the example.
+    """
+    wrong = f"reward function {function!r}: {option}={given!r}"
+    if not isinstance(given, Mapping) or not given:
+        raise RegistrationError(f"{wrong}: expected conditions by function, as in {example}.")
     conditions: list[Condition] = []
-    for source, given in run_if.items():
-        texts = given if isinstance(given, (list, tuple)) and given else [given]
+    for source, of_source in given.items():
+        texts = of_source if isinstance(of_source, (list, tuple)) and of_source else [of_source]
         for text in texts:
             match = _CONDITION.fullmatch(text) if isinstance(text, str) else None
             bound = _bound(match[2]) if match is not None else None
             if not isinstance(source, str) or match is None or bound is None:
                 raise RegistrationError(
                     f"{wrong}: {text!r} is no condition. Expected <, <=, >, >=, == or != and a number, as in "
-                    '{"correct": "< 1"}, or a list of them.'
+                    f"{example}, or a list of them."
                 )
             conditions.append(Condition(source, match[1], bound))
-    if otherwise is None:
-        return Conditions(tuple(conditions))
-    value = number(otherwise)
-    if not abs(value) <= FLOAT32_MAX:
-        raise RegistrationError(
-            f"reward function {function!r}: otherwise={otherwise!r}: expected None or a finite number that float32 can hold."
-        )
-    return Conditions(tuple(conditions), value)
+    return tuple(conditions)
 
 
 def _bound(text: str) -> float | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from guerdon._functions import options
 from guerdon._functions.cache_folder import CacheFolder
-from guerdon._functions.conditions import Conditions
+from guerdon._functions.conditions import Condition, Conditions
 from guerdon._functions.factory import Factory
 from guerdon._functions.options import Lane, Node
 from guerdon._functions.policy import Policy
@@ -46,23 +46,26 @@ class Composition:
     lane.
 
     Attributes:
-        kind: ``"votes"`` of one member, a ``"panel"`` of several, a ``"fallback"`` of two, the
-            second of which is called where the first failed, or of one alone, ``"pairwise"``
-            comparisons by one, or a ``"rubric"``, whose columns share one.
+        kind: ``"votes"`` of one member, a ``"panel"`` of several, a ``"cascade"`` of several, each
+            of which is called where the one before it failed or met no condition, a ``"fallback"``
+            of two, without conditions, or of one alone, ``"pairwise"`` comparisons by one, or a
+            ``"rubric"``, whose columns share one.
         names: Those of the members, as ``result.extra`` calls them.
-        members: They have no place in results, and follow all functions that do.
-        reduce: What becomes of their scores.
+        members: They have no place in results, and follow all functions that do. A user's function
+            that reduces the scores of the others is the last, without a name.
+        reduce: What becomes of their scores; ``"function"``: what that function makes of them.
         needed: How many scores there must be.
         weights: One per member; empty: all count the same.
         min_agreement: Abstain where the most common score has a smaller share of them.
         votes: Calls of the only member at most; None of a panel.
+        accept: Conditions of a cascade's members, any of which makes a score the cascade's.
         comparisons: Rules of comparisons, which have none of those above.
         columns: The names of all columns of a rubric; the member is called for the first of them.
         place: Which of the columns it is.
         in_turn: Each column has a request of its own, one after the other.
     """
 
-    kind: Literal["votes", "panel", "fallback", "pairwise", "rubric"]
+    kind: Literal["votes", "panel", "cascade", "fallback", "pairwise", "rubric"]
     names: tuple[str, ...]
     members: tuple[FunctionSpec, ...]
     reduce: str = "median"
@@ -70,6 +73,7 @@ class Composition:
     weights: tuple[float, ...] = ()
     min_agreement: float | None = None
     votes: int | None = None
+    accept: tuple[Condition, ...] = ()
     comparisons: Comparisons | None = None
     columns: tuple[str, ...] = ()
     place: int = 0
@@ -98,11 +102,13 @@ class Composition:
             }
         if self.comparisons is not None:
             return {"pairwise": {"function": positions[0], **asdict(self.comparisons)}}
+        members = dict(zip(self.names, positions, strict=False))
         rules = {
             "kind": self.kind,
-            "members": list(zip(self.names, positions, strict=False)),
+            "members": list(members.items()),
             "votes": self.votes,
-            "reduce": self.reduce,
+            "reduce": {"function": positions[len(members)]} if self.reduce == "function" else self.reduce,
+            "accept": [condition.native(members) for condition in self.accept],
             "weights": list(self.weights),
             "needed": self.needed,
             "min_agreement": self.min_agreement,
@@ -111,7 +117,7 @@ class Composition:
 
     def identity(self) -> tuple[object, ...]:
         """Everything beside its members that decides a score."""
-        rules = self.reduce, self.needed, self.weights, self.min_agreement, self.votes, self.comparisons
+        rules = self.reduce, self.needed, self.weights, self.min_agreement, self.votes, self.comparisons, *self.accept
         of_rubric = (self.columns, self.place, self.in_turn) if self.columns else ()
         return self.kind, self.names, *rules, *of_rubric
 
@@ -148,6 +154,7 @@ class FunctionSpec:
         has_fallback: Whether another member is called where it fails.
         parser: The function that reads the answers of a judge, called by the engine where that is a
             member.
+        reduces: It makes one score of a panel's: a member that gets the scores of the others.
         second_columns: Of a member that compares two samples: which of its columns, by number, are
             the second one's.
         kernel: What scores (native lane).
@@ -179,6 +186,7 @@ class FunctionSpec:
     member_of: str | None = None
     has_fallback: bool = False
     parser: FunctionSpec | None = None
+    reduces: bool = False
     second_columns: tuple[int, ...] = ()
     kernel: KernelCalls | None = None
     factory: Factory | None = None
@@ -326,6 +334,7 @@ class FunctionSpec:
         function["member_of"] = None if self.member_of is None else positions[self.member_of]
         function["has_fallback"] = self.has_fallback
         function["parsing"] = parsing
+        function["reduces"] = self.reduces
         function["second_columns"] = self.second_columns
         number = isinstance(policy.on_failure, float)
         function["policy"] |= {

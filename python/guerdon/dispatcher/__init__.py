@@ -342,7 +342,7 @@ class Dispatcher(ScoringMethods):
 
         Args:
             function: Its name; any column of a rubric stands for all of them.
-            member: Of a panel: whose endpoints.
+            member: Of a panel, cascade or fallback: whose endpoints.
 
         Raises:
             ValueError: There is no such function or member, or it sends no requests.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use guerdon_core::compose::{
     Composite, Criterion, Members, Opinions, Pairwise, PairwiseScore, Reduce, Reduction, Schedule,
 };
-use guerdon_core::function::FunctionId;
+use guerdon_core::function::{Condition, FunctionId};
 use serde::{Deserialize, Deserializer};
 
 /// The dict of `Composition.native`, whose values the package has checked.
@@ -29,6 +29,8 @@ struct OpinionsArg {
     weights: Vec<f64>,
     needed: usize,
     min_agreement: Option<f64>,
+    /// Conditions on the scores of a cascade's members.
+    accept: Vec<Condition>,
 }
 
 /// Rule for the pairs of a comparison; `rounds` are those of "swiss".
@@ -83,10 +85,10 @@ impl CompositeArg {
 
 impl OpinionsArg {
     fn opinions(self) -> Opinions {
-        let Self { kind, members, votes, reduce, weights, needed, min_agreement } = self;
-        let members = match (votes, &members[..]) {
-            (Some(votes), [(_, function), ..]) => Members::Votes { function: *function, votes },
-            _ if kind == "fallback" => Members::Fallback(members),
+        let Self { kind, members, votes, reduce, weights, needed, min_agreement, accept } = self;
+        let members = match (votes, &members[..], &*kind) {
+            (Some(votes), [(_, function), ..], _) => Members::Votes { function: *function, votes },
+            (.., "fallback" | "cascade") => Members::Cascade { members, accept, is_fallback: kind == "fallback" },
             _ => Members::Panel(members),
         };
         Opinions { members, rules: Reduction { reduce, weights, needed, min_agreement } }

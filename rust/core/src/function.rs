@@ -197,6 +197,9 @@ pub struct Function {
     pub member_calls: usize,
     #[serde(default)]
     pub parsing: Option<Parsing>,
+    /// True if it reduces the scores in the slots before its own (`scheduler::reducing`).
+    #[serde(default)]
+    pub reduces: bool,
     /// Columns whose values are the second sample's, if it compares two.
     #[serde(default)]
     pub second_columns: Arc<[usize]>,
@@ -230,6 +233,7 @@ impl Function {
             columns: Arc::default(),
             member_calls: 0,
             parsing: None,
+            reduces: false,
             second_columns: Arc::default(),
             has_fallback: false,
             pinned: false,

@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from guerdon._functions.build import spec_of
+from guerdon._functions.cache_folder import checked_cache
 from guerdon._functions.callables import is_async, name_of
-from guerdon._functions.options import Options
+from guerdon._functions.conditions import checked_run_if
+from guerdon._functions.options import Lane, Options
 from guerdon._functions.policy import Policy, checked_policy
 from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.signature import SAMPLE_NAMES, Wants
@@ -22,24 +24,30 @@ from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon.errors import RegistrationError
 
 __all__ = [
+    "OF_SCORES",
     "CompositeReward",
     "compared",
     "compared_by",
+    "composed_of",
     "member_spec",
+    "member_specs",
     "parser_of",
-    "wants_of",
+    "reducer_of",
     "with_fallback",
     "with_parser",
 ]
 
 _PARSES_WITHIN_S = 5.0
+_MOST_MEMBERS = 64
+# Options of the scores, whatever makes them.
+OF_SCORES = ("total_timeout", "on_failure", "max_failure_rate")
 # Values that stay in this process, where a comparison's may go to another.
 _LIVE = ("environment", "trainer_state")
 
 
 class CompositeReward(HttpReward):
     """A reward function whose calls are calls of others: made by `guerdon.panel`,
-    `guerdon.pairwise`, and by `guerdon.judge` with ``votes=`` or ``fallback=``.
+    `guerdon.cascade`, `guerdon.pairwise`, and by `guerdon.judge` with ``votes=`` or ``fallback=``.
 
     Attributes:
         spec: What the dispatcher needs to know about it.
@@ -53,8 +61,8 @@ class CompositeReward(HttpReward):
     def __repr__(self) -> str:
         composition = self.spec.composition
         assert composition is not None
-        if composition.kind == "panel":
-            return f"<panel {self.name!r}: {len(composition.members)} members>"
+        if composition.kind in ("panel", "cascade"):
+            return f"<{composition.kind} {self.name!r}: {len(composition.names)} members>"
         if composition.kind == "fallback":
             return repr(composition.members[0].item)
         (member,) = composition.members
@@ -81,8 +89,12 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
     spec = spec_of(member)
     judge = _parsed(spec)
     if spec.composition is not None and judge is None:
+        instead = "Put it into the dispatcher's list itself; run_if= says for which samples it is called."
+        if spec.composition.kind == "votes":
+            several = ", or list the function several times, each with a name= of its own"
+            instead = f"Leave out votes={several if kind == 'panel' else ''}."
         raise RegistrationError(
-            f"{wrong}the member {spec.name!r} makes several calls itself: a {kind} takes functions that make one."
+            f"{wrong}the member {spec.name!r} makes several calls itself: a {kind} takes functions that make one. {instead}"
         )
     if spec.shape != "sample" or spec.finish is not None:
         whole = "the whole batch" if spec.shape == "batch" else "a whole group"
@@ -101,6 +113,63 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
         if value != usual:
             raise RegistrationError(f"{wrong}the member {spec.name!r} has a {option}: give it to the {kind}.")
     return judge or spec
+
+
+def member_specs(owner: str, kind: str, members: object) -> list[FunctionSpec]:
+    """The members of a panel or cascade.
+
+    Raises:
+        RegistrationError: They can't be members, or two have one name.
+    """
+    wrong = f"reward function {owner!r}: "
+    members = members if isinstance(members, (list, tuple)) else ()
+    if not 2 <= len(members) <= _MOST_MEMBERS:
+        raise RegistrationError(f"{wrong}members: expected a list of 2 to {_MOST_MEMBERS} functions.")
+    specs = [member_spec(owner, kind, member) for member in members]
+    names = [spec.name for spec in specs]
+    for each in names:
+        if names.count(each) > 1:
+            raise RegistrationError(f"{wrong}two members are called {each!r}. Give each a name= of its own.")
+    return specs
+
+
+def composed_of(
+    made: tuple[Callable[..., HttpReward], dict[str, Any]],
+    name: str,
+    members: Sequence[FunctionSpec],
+    composition: Composition,
+) -> HttpReward:
+    """A function with these members, and the options that it was given.
+
+    Raises:
+        RegistrationError: An option is wrong.
+    """
+    make, given = made
+    folder, _ = checked_cache(name, given["cache"], given["cache_version"], pure=None)
+    local = next((spec.name for spec in members if spec.lane != "http"), None)
+    if folder is not None and local is not None:
+        raise RegistrationError(
+            f"reward function {name!r}: cache= is for {composition.kind}s of judges, and the member {local!r} is none."
+        )
+    options = Options(name=name, **{option: given[option] for option in OF_SCORES})
+    return CompositeReward(
+        made,
+        FunctionSpec(
+            name=name,
+            item=None,
+            target=make,
+            lane="compose",
+            shape="sample",
+            policy=checked_policy(name, options, "sample"),
+            wants=_wants_of(members),
+            is_async=True,
+            decorated=True,
+            run_if=checked_run_if(name, given["run_if"], given["otherwise"]),
+            pure=folder is not None,
+            cache=folder,
+            composition=composition,
+        ),
+    )
 
 
 def _of_calls(spec: FunctionSpec) -> Iterator[tuple[str, object, object]]:
@@ -128,42 +197,76 @@ def parser_of(name: str, given: Callable[..., Any]) -> FunctionSpec:
     Raises:
         RegistrationError: It can't run in a worker.
     """
-    wrong = f"reward function {name!r}: parse={given!r}: "
     if getattr(given, "__module__", "") == "guerdon.parse":
-        raise RegistrationError(f"{wrong}it makes a parser, such as parse.number(), and was not called.")
-    options = Options(name=f"{name}/parse", timeout=_PARSES_WITHIN_S)
-    target = given
-    spec = FunctionSpec(
-        name=f"{name}/parse",
-        item=target,
-        target=target,
-        lane="process",
-        shape="sample",
-        policy=checked_policy(name, options, "sample"),
-        wants=Wants(),
-        decorated=True,
-    )
+        raise RegistrationError(
+            f"reward function {name!r}: parse={given!r}: it makes a parser, such as parse.number(), and was not called."
+        )
+    return _function_of_one(name, "parse", given, "answer", ("process",), timeout=_PARSES_WITHIN_S)
+
+
+def reducer_of(name: str, given: Callable[..., Any]) -> FunctionSpec:
+    """The function that makes one score of a panel's, called with a list of them.
+
+    Args:
+        name: The panel's.
+        given: A function, or what `guerdon.reward` makes of one, with a lane and a timeout.
+
+    Raises:
+        RegistrationError: It can't be called so.
+    """
+    spec = _function_of_one(name, "reduce", given, "list of scores", ("process", "thread", "asyncio"))
+    return replace(spec.as_member_of(name, spec.name), reduces=True)
+
+
+def _function_of_one(
+    name: str, option: str, given: Callable[..., Any], what: str, lanes: Sequence[str], **usual: Any
+) -> FunctionSpec:
+    """A user's function of one value, which the engine makes.
+
+    Args:
+        name: The function that it belongs to.
+        option: That it is given by.
+        what: The value, in messages.
+        lanes: Where it can run.
+        usual: Its options, unless it comes from `guerdon.reward`.
+    """
+    wrong = f"reward function {name!r}: {option}={given!r}: "
+    target: Callable[..., Any] = given
+    lane: Lane = "process"
+    how: dict[str, Any] = {"policy": checked_policy(name, Options(name=f"{name}/{option}", **usual), "sample")}
     if isinstance(given, RewardFunction):
         made = given.spec
-        if made.lane != "process" or made.shape != "sample" or made.batch_size is not None or made.stateful:
-            raise RegistrationError(f"{wrong}expected a function of one text that runs in workers (lane='process').")
-        for option, value, usual in _of_calls(made):
-            if value != usual:
-                raise RegistrationError(f"{wrong}it has {option}=, which is for the judge.")
+        lane = made.lane
+        if lane not in lanes or made.shape != "sample" or made.batch_size is not None or made.stateful:
+            where = "in workers (lane='process')" if lanes == ("process",) else "on a lane for Python functions"
+            raise RegistrationError(f"{wrong}expected a function of one {what} that runs {where}.")
+        for set_option, value, unset in (*_of_calls(made), ("pure", made.pure, False)):
+            if value != unset:
+                raise RegistrationError(f"{wrong}it has {set_option}=, which is for {name!r}.")
         assert not isinstance(made.target, StatefulReward)
         target = made.target
-        spec = replace(spec, item=target, target=target, policy=made.policy)
-    if is_async(target):
-        raise RegistrationError(f"{wrong}it is async, and a parser runs in a worker, which has no loop.")
+        how = {"policy": made.policy, "loop": made.loop, "node": made.node, "is_async": made.is_async}
+    if lane == "process" and is_async(target):
+        hint = "" if lanes == ("process",) else ": pass guerdon.reward(function)"
+        raise RegistrationError(f"{wrong}it is async, and a worker has no loop{hint}.")
     try:
-        inspect.signature(target).bind("answer")
+        inspect.signature(target).bind(what)
     except ValueError:  # a builtin without a signature
         pass
     except TypeError as error:
         raise RegistrationError(
-            f"{wrong}it is called with the answer alone, which it does not take: {error}."
+            f"{wrong}it is called with the {what} alone, which it does not take: {error}."
         ) from None
-    return spec
+    return FunctionSpec(
+        name=f"{name}/{option}",
+        item=target,
+        target=target,
+        lane=lane,
+        shape="sample",
+        wants=Wants(),
+        decorated=True,
+        **how,
+    )
 
 
 def with_parser(judge: FunctionSpec) -> FunctionSpec:
@@ -172,7 +275,7 @@ def with_parser(judge: FunctionSpec) -> FunctionSpec:
     return judge.composed(Composition("fallback", (judge.name,), members, reduce="median", needed=1))
 
 
-def wants_of(members: Sequence[FunctionSpec]) -> Wants:
+def _wants_of(members: Sequence[FunctionSpec]) -> Wants:
     """The columns of all members. A function of whole lists (``rowwise=True``), whose columns have
     other names, finds its own."""
     columns = (each.wants.required for each in members if each.wants.reserved == SAMPLE_NAMES)
@@ -267,4 +370,4 @@ def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpe
     )
     composed = judge.composed(Composition("fallback", (judge.name, second.name), members, reduce="median", needed=1))
     pure = judge.cache is not None or (judge.pure and second.pure and second.lane == "http")
-    return replace(composed, wants=wants_of([judge, second]), pure=pure)
+    return replace(composed, wants=_wants_of([judge, second]), pure=pure)

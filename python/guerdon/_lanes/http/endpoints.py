@@ -148,9 +148,9 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
             f"{function!r} is no judge or reward service of this dispatcher; those with endpoints: {listed}."
         )
     if member is None and "" not in fleets:
-        one = next(iter(fleets))
+        one, what = next(iter(fleets)), "cascade" if composition and composition.kind == "cascade" else "panel"
         raise ValueError(
-            f"{function!r} is a panel, and each of its members has endpoints of its own: pass member={one!r}, or another "
+            f"{function!r} is a {what}, and each of its members has endpoints of its own: pass member={one!r}, or another "
             f"of {', '.join(map(repr, fleets))}."
         )
     found = fleets.get("" if member is None else member)

@@ -77,7 +77,7 @@ fn is_final(rules: &Reduction, votes: &[Opinion], remaining: usize) -> bool {
             (1..=remaining).all(|more| with(more, f64::MIN) == now && with(more, f64::MAX) == now)
                 && matches!(now, ReducedScore::Score(_))
         }
-        Reduce::Mean | Reduce::Min | Reduce::Max => false,
+        Reduce::Mean | Reduce::Min | Reduce::Max | Reduce::Function(_) => false,
     }
 }
 

@@ -1,10 +1,10 @@
-//! Votes, panels and fallbacks: opinions of one sample made into one score. Votes stop early as
+//! Votes, panels and cascades: opinions of one sample made into one score. Votes stop early as
 //! compose-3 has it.
 
 use crate::compose::early_stop::{is_decided, worth_sending};
-use crate::compose::reduce::{Opinion, ReducedScore, Reduction, agreement_of};
+use crate::compose::reduce::{Opinion, Reduce, ReducedScore, Reduction, agreement_of};
 use crate::compose::step::{CompositeResult, NextStep, in_lists, items, listed};
-use crate::function::FunctionId;
+use crate::function::{Condition, FunctionId};
 use crate::member_call::{MemberCall, MemberEnd};
 use crate::outcome::{Cell, Failure, Status};
 use crate::report::Report;
@@ -17,8 +17,13 @@ pub enum Members {
     Votes { function: FunctionId, votes: usize },
     /// Each of these once, all at the same time: name in `result.extra`, and function.
     Panel(Vec<(String, FunctionId)>),
-    /// The first of these, and the next one where it failed.
-    Fallback(Vec<(String, FunctionId)>),
+    /// The first of these, and the next one where it failed or met none of its conditions.
+    Cascade {
+        members: Vec<(String, FunctionId)>,
+        accept: Vec<Condition>,
+        /// True if the first is a judge and the others its fallback: its values keep their names.
+        is_fallback: bool,
+    },
 }
 
 /// A function whose score is made of opinions.
@@ -57,6 +62,11 @@ impl OpinionsCall {
         self.ends().map(opinion).collect()
     }
 
+    /// Returns the result in a slot, once it is there.
+    fn end_in(&self, slot: usize) -> Option<&MemberEnd> {
+        if let SlotState::Ended(end) = self.slots.get(slot)? { Some(end) } else { None }
+    }
+
     /// Begins the member calls of these functions, each in its slot.
     fn send(&mut self, calls: impl Iterator<Item = (usize, FunctionId)>) -> Vec<MemberCall> {
         let Self { sample, slots } = self;
@@ -68,10 +78,11 @@ impl OpinionsCall {
 impl Opinions {
     /// Returns the most member calls that one call makes.
     #[must_use]
-    pub const fn calls(&self) -> usize {
+    pub fn calls(&self) -> usize {
         match &self.members {
             Members::Votes { votes, .. } => *votes,
-            Members::Panel(members) | Members::Fallback(members) => members.len(),
+            Members::Panel(members) => members.len() + usize::from(matches!(self.rules.reduce, Reduce::Function(_))),
+            Members::Cascade { members, .. } => members.len(),
         }
     }
 
@@ -81,7 +92,7 @@ impl Opinions {
         let calls = match &self.members {
             Members::Votes { function, votes } => self.more_votes(&mut call, *function, *votes),
             Members::Panel(members) => call.send(members.iter().map(|(_, function)| *function).enumerate()),
-            Members::Fallback(members) => call.send(member_at(members, 0)),
+            Members::Cascade { members, .. } => call.send(member_at(members, 0)),
         };
         (call, calls)
     }
@@ -95,7 +106,8 @@ impl Opinions {
 
     /// Takes the result of a member call.
     pub(super) fn ended(&self, call: &mut OpinionsCall, end: MemberEnd) -> NextStep {
-        match call.slots.get_mut(end.slot) {
+        let ended = end.slot;
+        match call.slots.get_mut(ended) {
             Some(slot @ SlotState::Open(_)) => *slot = SlotState::Ended(end),
             _ => return NextStep::wait(), // it has ended before
         }
@@ -109,14 +121,20 @@ impl Opinions {
             Members::Votes { .. } => NextStep::wait(),
             Members::Panel(members) => {
                 let failed = opinions.iter().filter(|one| **one == Opinion::Failed).count();
-                // All that are left may give scores.
-                if !waits || members.len() - failed < self.rules.needed { NextStep::end() } else { NextStep::wait() }
+                match self.rules.reduce {
+                    // All that are left may give scores.
+                    _ if waits && members.len() - failed >= self.rules.needed => NextStep::wait(),
+                    Reduce::Function(function) if ended < members.len() && self.rules.too_few(&opinions).is_none() => {
+                        NextStep::call(call.send(std::iter::once((members.len(), function))))
+                    }
+                    _ => NextStep::end(),
+                }
             }
-            Members::Fallback(members) if opinions.last() == Some(&Opinion::Failed) => {
-                let next = call.send(member_at(members, opinions.len()));
+            Members::Cascade { members, accept, .. } => {
+                let stands = call.end_in(ended).is_some_and(|end| stands(accept, members[ended].1, end));
+                let next = call.send(member_at(members, ended + 1).filter(|_| !stands));
                 if next.is_empty() { NextStep::end() } else { NextStep::call(next) }
             }
-            Members::Fallback(_) => NextStep::end(),
         }
     }
 
@@ -124,7 +142,9 @@ impl Opinions {
         match &self.members {
             Members::Votes { votes, .. } => self.result_of_votes(call, *votes),
             Members::Panel(members) => self.result_of_panel(call, members),
-            Members::Fallback(members) => self.result_of_fallback(call, members),
+            Members::Cascade { members, accept, is_fallback } => {
+                self.result_of_cascade(call, members, accept, *is_fallback)
+            }
         }
     }
 
@@ -150,51 +170,56 @@ impl Opinions {
     }
 
     fn result_of_panel(&self, call: &OpinionsCall, members: &[(String, FunctionId)]) -> CompositeResult<Cell> {
-        let opinion_of =
-            |slot: &SlotState| if let SlotState::Ended(end) = slot { opinion(end) } else { Opinion::Failed };
-        let opinions: Vec<Opinion> = call.slots.iter().map(opinion_of).collect();
-        let name = |end: &MemberEnd| &members[end.slot].0;
-        let why = |end: &MemberEnd| Some(format!("{}: {}", name(end), end.reason()?));
-        let failures: Vec<String> = call.ends().filter_map(why).collect();
-        let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
-        for ((member, _), opinion) in members.iter().zip(&opinions) {
-            report.add(0, member.clone(), shown(*opinion));
-        }
-        for end in call.ends() {
-            for (field, value) in &end.extra {
-                report.add(0, format!("{}/{field}", name(end)), value.clone());
+        let (report, record) = of_members(call, members);
+        let cell = if let Some(end) = call.end_in(members.len()) {
+            match opinion(end) {
+                Opinion::Score(score) => Ok(Cell::Value(score)),
+                Opinion::Abstained => Ok(Cell::Abstained),
+                Opinion::Failed => Err(failure(failures(call, members).join("; "), call)),
             }
-        }
-        let too_few =
-            || format!("of {} members {} must give a score; {}", members.len(), self.rules.needed, failures.join("; "));
-        let of_member = |end: &MemberEnd| {
-            let quoted = name(end).replace('\\', "\\\\").replace('"', "\\\"");
-            Some(format!("[\"member\",\"{quoted}\",[{}]]", items(end.record.as_deref()?)?))
+        } else {
+            let of_slot = |slot| call.end_in(slot).map_or(Opinion::Failed, opinion);
+            let opinions: Vec<Opinion> = (0..members.len()).map(of_slot).collect();
+            self.cell(&opinions, call, || {
+                let (all, needed) = (members.len(), self.rules.needed);
+                format!("of {all} members {needed} must give a score; {}", failures(call, members).join("; "))
+            })
         };
-        let record = joined(call.ends().filter_map(of_member));
-        (self.cell(&opinions, call, too_few), report, record)
+        (cell, report, record)
     }
 
-    fn result_of_fallback(&self, call: &OpinionsCall, members: &[(String, FunctionId)]) -> CompositeResult<Cell> {
-        // One member alone is the function itself.
-        let named = |end: &MemberEnd, why| {
-            if members.len() > 1 { format!("{}: {why}", members[end.slot].0) } else { why }
+    fn result_of_cascade(
+        &self,
+        call: &OpinionsCall,
+        members: &[(String, FunctionId)],
+        accept: &[Condition],
+        is_fallback: bool,
+    ) -> CompositeResult<Cell> {
+        let failures = failures(call, members);
+        let answer = call.ends().find(|end| stands(accept, members[end.slot].1, end));
+        let (mut report, record) = if is_fallback {
+            let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
+            let fields = answer.into_iter().flat_map(|end| &end.extra);
+            fields.for_each(|(name, value)| report.add(0, name.clone(), value.clone()));
+            (report, answer.and_then(|end| end.record.clone()))
+        } else {
+            of_members(call, members)
         };
-        let failures: Vec<String> = call.ends().filter_map(|end| Some(named(end, end.reason()?))).collect();
-        let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
-        let answer = call.ends().find(|end| opinion(end) != Opinion::Failed);
         if let Some(end) = answer {
-            for (name, value) in &end.extra {
-                report.add(0, name.clone(), value.clone());
+            if !is_fallback || !failures.is_empty() {
+                report.add(0, "by", members[end.slot].0.clone());
             }
             if !failures.is_empty() {
-                report.add(0, "by", members[end.slot].0.clone());
                 report.add(0, "failed", failures.join("; "));
             }
         }
-        let record = answer.and_then(|end| end.record.clone());
-        let opinion = answer.map_or(Opinion::Failed, opinion);
-        (self.cell(&[opinion], call, || failures.join("; ")), report, record)
+        let why = |end: &MemberEnd| match opinion(end) {
+            Opinion::Score(score) => format!("{score} is not accepted"),
+            Opinion::Abstained => "abstained".to_owned(),
+            Opinion::Failed => end.reason().unwrap_or_default(),
+        };
+        let reasons = || call.ends().map(|end| named(members, end, &why(end))).collect::<Vec<_>>().join("; ");
+        (self.cell(&[answer.map_or(Opinion::Failed, opinion)], call, reasons), report, record)
     }
 
     fn cell(
@@ -206,11 +231,60 @@ impl Opinions {
         match self.rules.reduced(opinions) {
             ReducedScore::Score(score) => Ok(Cell::Value(score)),
             ReducedScore::Abstained => Ok(Cell::Abstained),
-            ReducedScore::Failed => {
-                let traceback = call.ends().filter_map(|end| end.note.as_ref()?.traceback.clone()).last();
-                Err(Failure { traceback, ..Failure::error(too_few()) })
-            }
+            ReducedScore::Failed => Err(failure(too_few(), call)),
         }
+    }
+}
+
+/// A failure for this reason, with the traceback of the last call that has one.
+fn failure(why: String, call: &OpinionsCall) -> Failure {
+    let traceback = call.ends().filter_map(|end| end.note.as_ref()?.traceback.clone()).last();
+    Failure { traceback, ..Failure::error(why) }
+}
+
+/// Name of the function that a call was of; that of the reduce of a panel is `reduce`.
+fn name<'a>(members: &'a [(String, FunctionId)], end: &MemberEnd) -> &'a str {
+    members.get(end.slot).map_or("reduce", |(name, _)| name)
+}
+
+/// A reason with the name of the member; one member alone is the function itself.
+fn named(members: &[(String, FunctionId)], end: &MemberEnd, why: &str) -> String {
+    if members.len() > 1 { format!("{}: {why}", name(members, end)) } else { why.to_owned() }
+}
+
+/// The reasons of the calls that failed.
+fn failures(call: &OpinionsCall, members: &[(String, FunctionId)]) -> Vec<String> {
+    call.ends().filter_map(|end| Some(named(members, end, &end.reason()?))).collect()
+}
+
+/// The scores, named values and records of all members, by their names.
+fn of_members(call: &OpinionsCall, members: &[(String, FunctionId)]) -> (Report, Option<Vec<u8>>) {
+    let mut report = Report { incomplete: call.ends().any(|end| end.reason().is_some()), ..Report::default() };
+    for (slot, (member, _)) in members.iter().enumerate() {
+        report.add(0, member.clone(), call.end_in(slot).and_then(|end| shown(opinion(end))));
+    }
+    for end in call.ends() {
+        for (field, value) in &end.extra {
+            report.add(0, format!("{}/{field}", name(members, end)), value.clone());
+        }
+    }
+    let of_member = |end: &MemberEnd| {
+        let quoted = name(members, end).replace('\\', "\\\\").replace('"', "\\\"");
+        Some(format!("[\"member\",\"{quoted}\",[{}]]", items(end.record.as_deref()?)?))
+    };
+    (report, joined(call.ends().filter_map(of_member)))
+}
+
+/// Returns whether a member's result is that of its cascade: it gave one, and met a condition if it
+/// has any.
+#[expect(clippy::cast_possible_truncation, reason = "conditions are about rewards, which are float32")]
+fn stands(accept: &[Condition], member: FunctionId, end: &MemberEnd) -> bool {
+    let mut conditions = accept.iter().filter(|condition| condition.source == member).peekable();
+    let is_free = conditions.peek().is_none();
+    match opinion(end) {
+        Opinion::Score(score) => is_free || conditions.any(|condition| condition.holds(score as f32)),
+        Opinion::Abstained => is_free,
+        Opinion::Failed => false,
     }
 }
 

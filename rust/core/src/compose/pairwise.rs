@@ -55,8 +55,8 @@ struct Pair {
     second: usize,
     there: Order,
     back: Order,
-    /// Named values of its calls, in the order in which they ended.
-    extra: Vec<NamedExtra>,
+    /// Named values of its calls, one list for each order.
+    extra: [Vec<NamedExtra>; 2],
     /// Items of its calls' records, one for each order.
     records: [Option<String>; 2],
 }
@@ -121,7 +121,7 @@ impl Pairwise {
         let failed = |why| Order::Failed(format!("samples {} and {}: {why}", samples.0, samples.1));
         *order = preference(&end).map_or_else(failed, Order::Preference);
         let failed = matches!(order, Order::Failed(_));
-        pair.extra.extend(end.extra);
+        pair.extra[usize::from(!there)] = end.extra;
         pair.records[usize::from(!there)] = end.record.as_deref().and_then(items);
         let started_ns = Some(end.outcome.times.started_ns).filter(|ns| *ns != 0);
         call.started_ns = call.started_ns.into_iter().chain(started_ns).min();
@@ -149,7 +149,7 @@ impl Pairwise {
         let comparisons = call.comparisons();
         let counts = call.count(|pair| pair.comparison().is_some());
         let mut report = Report::default();
-        let kept = call.pairs.values().flat_map(|pair| &pair.extra);
+        let kept = call.pairs.values().flat_map(|pair| pair.extra.iter().flatten());
         for (name, value) in in_lists(kept) {
             report.add(0, name, value); // a group has one list
         }

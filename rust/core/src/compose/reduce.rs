@@ -7,6 +7,8 @@
 
 use serde::Deserialize;
 
+use crate::function::FunctionId;
+
 /// Rule that makes one score of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -18,6 +20,8 @@ pub enum Reduce {
     Majority,
     Min,
     Max,
+    /// The result of a user's function, which is called with all of them.
+    Function(FunctionId),
 }
 
 /// Result of one request.
@@ -61,12 +65,10 @@ impl Reduction {
             Opinion::Score(score) => Some((*score, weight(place))),
             Opinion::Abstained | Opinion::Failed => None,
         };
-        let mut scores: Vec<(f64, f64)> = opinions.iter().enumerate().filter_map(score).collect();
-        if scores.len() < self.needed.max(1) {
-            let abstained = opinions.iter().filter(|one| **one == Opinion::Abstained).count();
-            let out_of_reach = abstained + self.needed.max(1) > opinions.len();
-            return if out_of_reach { ReducedScore::Abstained } else { ReducedScore::Failed };
+        if let Some(too_few) = self.too_few(opinions) {
+            return too_few;
         }
+        let mut scores: Vec<(f64, f64)> = opinions.iter().enumerate().filter_map(score).collect();
         scores.sort_by(|one, other| one.0.total_cmp(&other.0));
         if self.min_agreement.is_some_and(|floor| agreement(&scores) < floor - EPSILON) {
             return ReducedScore::Abstained;
@@ -77,7 +79,19 @@ impl Reduction {
             Reduce::Mean => mean(&scores).map_or(ReducedScore::Abstained, ReducedScore::Score),
             Reduce::Median => ReducedScore::Score(median(&scores)),
             Reduce::Majority => majority(&scores).map_or(ReducedScore::Abstained, ReducedScore::Score),
+            Reduce::Function(_) => ReducedScore::Failed, // only its own call has a score
         }
+    }
+
+    /// Returns the result where fewer scores than needed are there.
+    pub(super) fn too_few(&self, opinions: &[Opinion]) -> Option<ReducedScore> {
+        let count = |wanted: fn(&Opinion) -> bool| opinions.iter().filter(|one| wanted(one)).count();
+        let needed = self.needed.max(1);
+        if count(|one| matches!(one, Opinion::Score(_))) >= needed {
+            return None;
+        }
+        let out_of_reach = count(|one| *one == Opinion::Abstained) + needed > opinions.len();
+        Some(if out_of_reach { ReducedScore::Abstained } else { ReducedScore::Failed })
     }
 }
 

@@ -72,18 +72,27 @@ impl SchedulerCore {
     }
 
     /// Returns the batch of a slot's member calls; `None` if the owner's batch is done.
-    fn members(&self, state: &mut SchedulerState, batch: &Arc<Batch>, call: MemberCall) -> Option<Arc<Batch>> {
+    pub(super) fn members(
+        &self,
+        state: &mut SchedulerState,
+        batch: &Arc<Batch>,
+        call: MemberCall,
+    ) -> Option<Arc<Batch>> {
         let leader = self.leader(call.function);
         let id = self.member_batch(batch.id(), leader, call.slot);
         if let Some(work) = state.works.get(id) {
             return Some(work.batch.clone());
         }
         state.works.get(batch.id())?;
-        // A parser's calls are made when the judge's have ended.
-        let judged = call.slot.checked_sub(self.function(leader).member_calls / 2);
-        let judged = judged.map(|slot| self.member_batch(batch.id(), leader, slot));
-        let judged = judged.and_then(|id| Some(state.works.get(id)?.batch.clone()));
-        let payload = self.answers(call.function, judged);
+        let payload = if self.function(call.function).reduces {
+            Some(self.scores(state, batch, leader, call.slot))
+        } else {
+            // A parser's calls are made when the judge's have ended.
+            let judged = call.slot.checked_sub(self.function(leader).member_calls / 2);
+            let judged = judged.map(|slot| self.member_batch(batch.id(), leader, slot));
+            let judged = judged.and_then(|id| Some(state.works.get(id)?.batch.clone()));
+            self.answers(call.function, judged)
+        };
         let function = self.function(call.function).columns.get(call.slot).copied().unwrap_or(leader);
         let owner = CallOwner { batch: batch.clone(), function, slot: call.slot };
         let made = Batch::of_member_calls(id, self.clock, self.functions.clone(), call.function, owner, payload);

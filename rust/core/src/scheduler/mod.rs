@@ -24,6 +24,7 @@ mod order;
 mod parsing;
 mod pump;
 mod queue;
+mod reducing;
 mod retry;
 mod shared_calls;
 mod sharing;

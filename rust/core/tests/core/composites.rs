@@ -1,12 +1,13 @@
-//! Votes and panels over members on a fake lane and a paused clock.
+//! Votes, panels and cascades over members on a fake lane and a paused clock.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
 use guerdon_core::compose::{ComposeLane, Composite, Members, Opinions, Reduce, Reduction};
-use guerdon_core::function::{Function, FunctionId, Policy, Shape};
+use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, FailureKind, Status};
@@ -182,34 +183,38 @@ async fn a_member_whose_setup_fails_fails_at_once() {
     assert!((0..40).all(failed));
 }
 
+/// Lanes that do anything with the calls of members.
+fn hostile(seed: u64) -> impl Script {
+    move |ask: &Ask| {
+        let mut random = fastrand::Rng::with_seed(
+            seed ^ (ask.function as u64) << 50
+                ^ (ask.first as u64) << 30
+                ^ ask.batch << 20
+                ^ u64::from(ask.attempt) << 8
+                ^ u64::from(ask.handed),
+        );
+        let after = Duration::from_millis(random.u64(0..300));
+        match random.u32(0..20) {
+            0 => Act::Hang,
+            1 if ask.handed < 3 => Act::Lose { after },
+            2 => Act::Crash { after },
+            3 if ask.handed < 3 => Act::GiveBack,
+            4 => Act::Return { after, cells: vec![Cell::Abstained] },
+            5..=8 => Act::Fail { after, failure: failure(FailureKind::Error) },
+            9 => Act::Late { after, cells: vec![Cell::Value(7.0)] },
+            _ => Act::Return { after, cells: vec![Cell::Value(f64::from(random.u32(0..3)))] },
+        }
+    }
+}
+
 /// compose-1: whatever lanes do with member calls, every cell gets its outcome.
 #[tokio::test(start_paused = true)]
 async fn no_member_call_is_lost() {
     for seed in seeds(40, 2000) {
-        let script = move |ask: &Ask| {
-            let mut random = fastrand::Rng::with_seed(
-                seed ^ (ask.function as u64) << 50
-                    ^ (ask.first as u64) << 30
-                    ^ ask.batch << 20
-                    ^ u64::from(ask.attempt) << 8
-                    ^ u64::from(ask.handed),
-            );
-            let after = Duration::from_millis(random.u64(0..300));
-            match random.u32(0..20) {
-                0 => Act::Hang,
-                1 if ask.handed < 3 => Act::Lose { after },
-                2 => Act::Crash { after },
-                3 if ask.handed < 3 => Act::GiveBack,
-                4 => Act::Return { after, cells: vec![Cell::Abstained] },
-                5..=8 => Act::Fail { after, failure: failure(FailureKind::Error) },
-                9 => Act::Late { after, cells: vec![Cell::Value(7.0)] },
-                _ => Act::Return { after, cells: vec![Cell::Value(f64::from(random.u32(0..3)))] },
-            }
-        };
         let mut random = fastrand::Rng::with_seed(seed);
         let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
         let bounds = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), ..policy() };
-        let rig = rig(random.usize(1..3), bounds, room, script);
+        let rig = rig(random.usize(1..3), bounds, room, hostile(seed));
         let mut batches = Vec::new();
         for _ in 0..3 {
             let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
@@ -222,5 +227,114 @@ async fn no_member_call_is_lost() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
         assert_eq!(rig.calls_in_flight(), vec![0; 5], "seed {seed}");
+    }
+}
+
+/// A function of opinions alone, before the members that it names, on a fake lane.
+fn rig_of(opinions: Opinions, policy: &Policy, room: Room, script: impl Script) -> Rig {
+    let composite = Composite::Opinions(opinions);
+    let plain = |name: &str| Function { policy: policy.clone(), ..function(name, Shape::Sample) };
+    let mut functions =
+        vec![Function { lane: 1, member_calls: composite.calls(), ..function("composite", Shape::Sample) }];
+    for member in 1..=composite.calls() {
+        let reduces = matches!(&composite, Composite::Opinions(Opinions { rules, .. }) if rules.reduce == Reduce::Function(member));
+        functions.push(Function { member_of: Some(0), reduces, ..plain(&format!("composite/{member}")) });
+    }
+    let (lane, clock) = (Arc::new(FakeLane::new(room, script)), Clock::start());
+    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, vec![Some(composite)]))];
+    let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
+    Rig { engine, lane }
+}
+
+fn two() -> Vec<(String, FunctionId)> {
+    vec![("a".to_owned(), 1), ("b".to_owned(), 2)]
+}
+
+/// A panel of two, of which `needed` must give a score, that a third function reduces.
+fn reduced(needed: usize) -> Opinions {
+    let rules = Reduction { reduce: Reduce::Function(3), needed, weights: Vec::new(), min_agreement: None };
+    Opinions { members: Members::Panel(two()), rules }
+}
+
+/// Two members, of which the first counts below 2 and from 8 on.
+fn cascade() -> Opinions {
+    let of_first = |comparison, bound| Condition { source: 1, comparison, bound };
+    let accept = vec![of_first(Comparison::Less, 2.0), of_first(Comparison::AtLeast, 8.0)];
+    let rules = Reduction { reduce: Reduce::Median, needed: 1, weights: Vec::new(), min_agreement: None };
+    Opinions { members: Members::Cascade { members: two(), accept, is_fallback: false }, rules }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reduce_is_called_once_its_members_have_ended() {
+    let script = |ask: &Ask| match (ask.function, ask.first) {
+        (1, 1 | 2) => fails(),
+        (2, 2) => fails(),
+        (3, 3) => fails(),
+        (1, _) => value(0.1, 1.0),
+        (2, _) => value(0.5, 2.0),
+        _ => value(0.2, 7.0),
+    };
+    let rig = rig_of(reduced(1), &policy(), Room { places: 8, ..Room::default() }, script);
+    let batch = rig.run(spec(4, 1)).await;
+    let outcomes: Vec<(Status, f64)> =
+        (0..4).map(|sample| batch.cell(sample, 0).unwrap().outcome).map(|one| (one.status, one.value)).collect();
+    assert_eq!(outcomes[..2], [(Status::Ok, 7.0); 2]);
+    assert_eq!((outcomes[2].0, outcomes[3].0), (Status::Error, Status::Error));
+    assert_eq!(batch.note_of(3, 0).unwrap().reason, "reduce: Error by script");
+    assert!(batch.note_of(2, 0).unwrap().reason.starts_with("of 2 members 1 must give a score; a: "));
+    let calls = rig.log().calls();
+    let of = |function| calls.iter().filter(move |call| call.function == function);
+    assert_eq!(of(3).map(|call| call.first).collect::<BTreeSet<_>>(), BTreeSet::from([0, 1, 3]));
+    let ended = |first| of(2).filter(|call| call.first == first).map(|call| call.started_ns + 500_000_000).max();
+    assert!(of(3).all(|call| Some(call.started_ns) >= ended(call.first)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cascade_calls_the_next_member_where_a_score_does_not_count() {
+    let script = |ask: &Ask| match (ask.function, ask.first) {
+        (1, 4) => fails(),
+        (1, 5) => Act::Return { after: Duration::ZERO, cells: vec![Cell::Abstained] },
+        (1, sample) => value(0.1, [1.0, 2.0, 7.9, 8.0][sample]),
+        (2, 2) => fails(),
+        _ => value(0.1, 50.0),
+    };
+    let rig = rig_of(cascade(), &policy(), Room::default(), script);
+    let batch = rig.run(spec(6, 1)).await;
+    let scores: Vec<f64> = (0..6).map(|sample| batch.cell(sample, 0).unwrap().outcome.value).collect();
+    assert_eq!((scores[0], scores[1], scores[3], scores[4], scores[5]), (1.0, 50.0, 8.0, 50.0, 50.0));
+    assert_eq!(batch.note_of(2, 0).unwrap().reason, "a: 7.9 is not accepted; b: Error by script");
+    let asked = rig.log().calls().iter().filter(|call| call.function == 2).count();
+    assert_eq!(asked, 4);
+    let by: Vec<(usize, Extra)> = batch
+        .extra_of(0)
+        .into_iter()
+        .filter_map(|(sample, (name, by))| (name == "by").then_some((sample, by)))
+        .collect();
+    let expected = [(0, "a"), (1, "b"), (3, "a"), (4, "b"), (5, "b")];
+    assert_eq!(by, expected.map(|(sample, by)| (sample, Extra::from(by))).to_vec());
+}
+
+/// Hostile days: every cell gets its outcome, and nothing is left behind.
+#[tokio::test(start_paused = true)]
+async fn no_call_of_a_reduce_or_cascade_is_lost() {
+    for seed in seeds(40, 2000) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
+        let bounds = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), ..policy() };
+        let opinions = if random.bool() { reduced(random.usize(1..3)) } else { cascade() };
+        let functions = opinions.calls() + 1;
+        let rig = rig_of(opinions, &bounds, room, hostile(seed));
+        let mut batches = Vec::new();
+        for _ in 0..3 {
+            let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
+            batches.push(rig.submit(BatchSpec { batch_timeout_ns, ..spec(6, 2) }));
+            tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
+        }
+        for batch in &batches {
+            assert!(done(batch).await, "seed {seed}: a call was lost");
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
+        assert_eq!(rig.calls_in_flight(), vec![0; functions], "seed {seed}");
     }
 }
