@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
@@ -77,12 +78,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keeps the tests of a file in one process that share what is dear to make, two ranks that
-    train for instance; all others go where there is room."""
+    train for instance, and those whose programs one warm process forks; all others go where there
+    is room."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
+            if _runs_warm_programs(config.rootpath / file):
+                return warm_programs.__name__
             return file if _shares_fixtures(config.rootpath / file) else nodeid
 
     return Scheduling(config, log)
@@ -96,6 +100,12 @@ def _shares_fixtures(path: Path) -> bool:
         for source in (path, path.with_name("conftest.py"))
         if source.is_file()
     )
+
+
+@cache
+def _runs_warm_programs(path: Path) -> bool:
+    """Returns whether tests of a file run programs in forks of `warm_programs`."""
+    return re.search(r"warm_programs|run_warm_ranks|trains=True", path.read_text(encoding="utf-8")) is not None
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -21,8 +21,10 @@ SERVER: Final = """
 import gc, json, os, runpy, signal, sys, tempfile
 if os.fork():
     os._exit(0)  # An orphan is not found by tests that look for children of theirs.
+import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
+torch.set_num_threads(1)  # The models are too small for more.
 gc.freeze()
 for line in sys.stdin:
     pid = os.fork()

@@ -7,12 +7,10 @@ import functools
 import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from guerdon import Dispatcher, Status, reward
-from tests.processes import run_python
 from tests.stress import failing_functions, plain_functions
 from tests.stress.harness import wait_for
 
@@ -126,7 +124,7 @@ def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
     "a lambda, closure, partial, bound method or callable object is to run in another process",
     sees="it runs there",
 )
-def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
+def test_row_9_functions_of_any_kind_run_in_workers() -> None:
     offset = 2.0
     functions = [
         reward(lambda completion: float(completion) + 0.5, name="lambda", lane="process"),
@@ -140,26 +138,6 @@ def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
         result = dispatcher.score(completions=["2", "3"], num_generations=1)
     assert not result.failures()
     assert result.rewards[0, 0].tolist() == [2.5, 4.0, 6.0, 9.0, 10.0, 1.0]
-
-
-def test_row_9_functions_of_the_main_module_may_start_pools(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("""
-from concurrent.futures import ProcessPoolExecutor
-from guerdon import Dispatcher, reward
-
-def square(number):
-    return number * number
-
-def pooled(completion):
-    with ProcessPoolExecutor(2) as pool:
-        return float(sum(pool.map(square, range(int(completion)))))
-
-if __name__ == "__main__":
-    with Dispatcher([reward(pooled, timeout=60)], workers=1) as dispatcher:
-        print(dispatcher.score(completions=["4"], num_generations=1).rewards[0, 0, 0])
-""")
-    assert run_python(script).stdout.strip() == "14.0"
 
 
 def test_a_worker_is_a_clean_main_thread() -> None:

@@ -174,10 +174,11 @@ def test_amid_a_group(fleet: Fleet, data: Any, tmp_path: Path, lost: tuple[int, 
     assert _calls(tmp_path) == 2, "no group was complete before"
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_after_a_group_was_answered(fleet: Fleet, data: Any, tmp_path: Path, lost: int) -> None:
-    """The lost worker has a group that was answered, and one that was not: its call comes again. As
-    the owner of the first it has it from the other worker; else the other has it itself.
+@pytest.mark.parametrize(("lost", "to"), [((0,), 1), ((1,), 1), ((0, 1, 0), 0)])
+def test_after_a_group_was_answered(fleet: Fleet, data: Any, tmp_path: Path, lost: tuple[int, ...], to: int) -> None:
+    """A lost worker has a group that was answered, and one that was not: its call comes again. As
+    the owner of the first it has it from the other worker; else the other has it itself. Where one
+    is lost after the other, the second knows what the first had.
     """
 
     async def run() -> list[float]:
@@ -185,27 +186,11 @@ def test_after_a_group_was_answered(fleet: Fleet, data: Any, tmp_path: Path, los
         calls = [fleet.call(0, data[:4]), fleet.call(1, data[4:7])]
         await _until_idle()
         assert _calls(tmp_path) == 1
-        fleet.lose(lost)
-        await _until_idle()
-        assert not any(call.done() for call in calls)
-        last = await fleet.call(1, data[7:])
-        return _scores(*await calls[0], *await calls[1], *last)
-
-    assert asyncio.run(run()) == _turned(RANKS)
-    assert _calls(tmp_path) == 2
-
-
-def test_one_after_the_other(fleet: Fleet, data: Any, tmp_path: Path) -> None:
-    """Each worker is lost once: the second knows what the first had, and the first what the second
-    had."""
-
-    async def run() -> list[float]:
-        calls = [fleet.call(0, data[:4]), fleet.call(1, data[4:7])]
-        for lost in (0, 1, 0):
+        for one in lost:
+            fleet.lose(one)
             await _until_idle()
-            fleet.lose(lost)
-        await _until_idle()
-        last = await fleet.call(0, data[7:])
+        assert not any(call.done() for call in calls)
+        last = await fleet.call(to, data[7:])
         return _scores(*await calls[0], *await calls[1], *last)
 
     assert asyncio.run(run()) == _turned(RANKS)

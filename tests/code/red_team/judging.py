@@ -55,10 +55,15 @@ def columns(program: Program | None, style: Style) -> dict[str, Any]:
 
 
 def judge_all() -> tuple[list[Found], list[Found]]:
-    """The results of the hostile programs, and of the honest ones: one of these after each, all in
-    the batches of one dispatcher."""
+    """The results of the hostile programs, and of the honest ones: one of these after each, in
+    batches of dispatchers, or in this process where its time for judging counts."""
     hostile: list[Found] = []
     honest: list[Found] = []
+    for program, style in tried():
+        if program.judging_hangs:
+            with contextlib.closing(code_reward(timeout=SHORT_S, check=_checks(style))) as reward:
+                hostile.append(_judged(reward, program, style))
+                honest.append(_judged(reward, None, style))
     for name, rows, options in _batches():
         reward = code_reward(name=name, **options)
         given = [pair for program, style in rows for pair in ((program, style), (None, style))]
@@ -75,14 +80,24 @@ def judge_all() -> tuple[list[Found], list[Found]]:
     return hostile, honest
 
 
+def _checks(style: Style) -> str | None:
+    """The column of tests, if rows of this style have one."""
+    return "check" if style == "check" else None
+
+
+def _judged(reward: CodeReward, program: Program | None, style: Style) -> Found:
+    judged = reward._judge.judge({"completion": completion(program, style), **columns(program, style)})
+    return program.name if program else "honest", style, judged.score, judged.reason
+
+
 def _batches() -> Iterator[tuple[str, list[tuple[Program, Style]], dict[str, Any]]]:
     """Rows that one reward judges."""
-    rows = tried()
-    for kind, options in (("cases", {}), ("check", {"check": "check"})):
-        of_kind = [row for row in rows if (row[1] == "check") == (kind == "check")]
-        yield kind, [row for row in of_kind if not row[0].hangs], {"timeout": TIMEOUT_S, **options}
-        # An honest program on a busy machine needs more time, so it is not judged by this one.
-        yield f"{kind}_hanging", [row for row in of_kind if row[0].hangs], {"timeout": SHORT_S, **options}
+    rows = [row for row in tried() if not row[0].judging_hangs]
+    cases, check = ([row for row in rows if (row[1] == "check") == checks] for checks in (False, True))
+    yield "cases", [row for row in cases if not row[0].hangs], {"timeout": TIMEOUT_S}
+    # An honest program on a busy machine needs more time, so it is not judged by this one.
+    yield "cases_hanging", [row for row in cases if row[0].hangs], {"timeout": SHORT_S}
+    yield "check", check, {"timeout": TIMEOUT_S, "check": "check"}
 
 
 @contextlib.contextmanager
@@ -106,9 +121,7 @@ def _main(without: Sequence[str]) -> None:
     with direct(tuple(without)) as reward:
         for program, style in tried():
             if program.knows and style == "stdin":
-                for one in (program, None):
-                    judged = reward._judge.judge({"completion": completion(one, style), **columns(one, style)})
-                    found.append([one.name if one else "honest", style, judged.score, judged.reason])
+                found += [_judged(reward, one, style) for one in (program, None)]
     json.dump(found, sys.stdout)
 
 

@@ -58,6 +58,7 @@ class Program:
         styles: The kinds of cases that it is tried on.
         knows: Whether it knows the answer.
         hangs: It only ends with its time.
+        judging_hangs: Its judging only ends with the time for that.
         beats: The weak graders that it passes (`weak_graders`).
         works: An attempt that succeeds where programs are not fenced.
         machine: The kind of processor that its text is for; "" for any.
@@ -70,6 +71,7 @@ class Program:
     styles: tuple[Style, ...]
     knows: bool
     hangs: bool = False
+    judging_hangs: bool = False
     beats: tuple[str, ...] = ()
     works: bool = False
     machine: str = ""
@@ -91,7 +93,7 @@ def _read(table: str, before: str, after: str, **usual: Any) -> tuple[Program, .
     """The programs of a table: each has a line ``=== name: what it does`` and its text.
 
     A line ``#:`` between the two sets a program apart from the others of its table: ``hangs``,
-    ``works``, ``by`` styles, ``on`` a machine, ``beats`` graders, and last ``from`` an origin, with
+    ``judging_hangs``, ``works``, ``by`` styles, ``on`` a machine, ``beats`` graders, and last ``from`` an origin, with
     semicolons between them.
 
     Args:
@@ -116,6 +118,7 @@ def _read(table: str, before: str, after: str, **usual: Any) -> tuple[Program, .
 
 _OPTIONS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "hangs": lambda _: {"hangs": True},
+    "judging_hangs": lambda _: {"judging_hangs": True},
     "works": lambda _: {"works": True},
     "by": lambda styles: {"styles": tuple(styles.split())},
     "on": lambda machine: {"machine": machine},

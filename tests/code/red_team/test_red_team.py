@@ -13,6 +13,7 @@ import pytest
 
 import guerdon
 from guerdon import RegistrationError, code_reward
+from guerdon.rewards.code.trusted import judge
 from tests.code.red_team import judging
 from tests.code.red_team.jail import run_in_jail, why_no_jail
 from tests.code.red_team.judging import TIMEOUT_S, direct, judge_all
@@ -29,8 +30,9 @@ CASES = [{"stdin": "20 22\n", "stdout": "42\n"}]
     "attacks on files, processes and the kernel, floods",
     sees="0 with a reason for each; honest programs beside them score 1; nothing is left behind",
 )
-def test_every_program_scores_0_and_its_neighbour_1(untouched: None) -> None:
+def test_every_program_scores_0_and_its_neighbour_1(untouched: None, monkeypatch: pytest.MonkeyPatch) -> None:
     _needs_strict()
+    monkeypatch.setattr(judge, "BESIDE_S", 2.0)
     hostile, honest = judge_all()
     assert [one for one in hostile if one[2] != 0.0 or not one[3]] == []
     assert [one for one in honest if one[2] != 1.0] == []

@@ -120,7 +120,7 @@ def add(a, b): return "x" * 10 ** 8
 === one_hash: returns a dict whose 3000 keys have one hash
 def add(a, b): return {n * ((1 << 61) - 1): None for n in range(3000)}
 === forged_one_hash: writes the bytes of a dict of 50 000 keys with one hash to the channel itself
-#: hangs
+#: judging_hangs
 import os, struct
 def add(a, b):
     import sys
