@@ -204,6 +204,22 @@ def test_check_without_answers_is_not_clean() -> None:
     assert facts.checks == ["flips"]
 
 
+def test_flips_without_answers_are_not_clean() -> None:
+    asked: set[str] = set()
+
+    def rate(path: str, body: dict[str, Any]) -> Any:
+        text = question(body)
+        again = text in asked
+        asked.add(text)
+        return chat_completion("I said so." if again else f"{quality(text):.2f}")
+
+    with serving(rate) as server:
+        facts = facts_of(judge(base_url=server.url, model="m", prompt="Rate: {completion}"))["judge"]
+    assert checks(facts) == [("fails", "error"), ("unchecked", "warning")]
+    assert "flips had an answer for 0 of 20 rows only" in facts.findings[1].message
+    assert facts.checks == ["length-bias"]
+
+
 def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
     busy = threading.Semaphore(1)
 

@@ -189,7 +189,8 @@ def _to_paste(found: Profile) -> list[str]:
             continue
         if advice.lane != spec.lane or advice.timeout not in (None, spec.policy.timeout):
             lines.append(f"{advice.decorator}  # {name}")
-    if found.step is not None and found.step.advised.workers not in (0, found.step.now.workers):
+    # Fewer workers make no step faster, and a hang holds up more of it.
+    if found.step is not None and found.step.advised.workers > found.step.now.workers:
         lines.append(f"Dispatcher(…, workers={found.step.advised.workers})  # {found.step.workers_reason}")
     return lines
 

@@ -99,7 +99,7 @@ class PairMoments:
             squares = np.diag(products)
             sides = (float(len(mine)), mean[:, None], mean, squares[:, None], squares, products)
             block = np.stack([np.broadcast_to(each, products.shape) for each in sides])
-            place = np.ix_(range(6), columns, columns)
+            place = (slice(None), columns[:, None], columns)
             self.sums[place] = _merged(self.sums[place], block)
 
 
