@@ -67,5 +67,5 @@ def test_mutants_score_zero(count: int) -> None:
         assert len(failed) == count, row["task_id"]
         rows += [row] * count
         programs += failed
-    found = scores(rows, programs, timeout=5.0)
+    found = scores(rows, programs, timeout=2.5)
     assert [row["task_id"] for row, score in zip(rows, found, strict=True) if score != 0.0] == []

@@ -15,4 +15,4 @@ from tests.ray.nodes import Nodes
 @pytest.mark.whole
 def test_it_runs(cluster: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    test_benches.run("bench_ray", tmp_path)
+    test_benches.run({"bench_ray": ""}, tmp_path)
