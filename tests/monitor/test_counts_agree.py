@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_all_five_give_the_same_counts(tmp_path: Path, steps: bool) -> None:
         for batch in range(BATCHES):
             completions = [str(number % 8) for number in range(GROUPS * SIZE)]
             rows = [f"{steps} {batch} {number}" for number in range(GROUPS * SIZE)]
-            state = {"trainer_state": {"global_step": batch}} if steps else {}
+            state: dict[str, Any] = {"trainer_state": {"global_step": batch}} if steps else {}
             result = dispatcher.score(completions=completions, row=rows, num_generations=SIZE, **state)
             logs.append(metrics_of(result))
             for place, name in enumerate(result.functions):
