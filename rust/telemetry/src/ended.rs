@@ -9,12 +9,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+/// A channel that the end of the work disconnects, and its thread if it has one.
+type RunningWork = (Receiver<()>, Option<JoinHandle<()>>);
+
 /// The end of background work; the default value has no work.
 #[derive(Default)]
 pub(crate) struct Ended {
-    /// A channel that the end of the work disconnects, and its thread if it has one. Taken by the
-    /// call that sees the end.
-    running: Mutex<Option<(Receiver<()>, Option<JoinHandle<()>>)>>,
+    /// Taken by the call that sees the end.
+    running: Mutex<Option<RunningWork>>,
 }
 
 impl Ended {
