@@ -3,7 +3,6 @@
 //! Like an `Engine`, it belongs to the process that made it: in a forked child every use raises,
 //! and dropping it touches nothing.
 
-use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -11,11 +10,13 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
+use guerdon_core::snapshots::AgentStats;
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_process::ProcessConfig;
-use guerdon_remote::{Agent, AgentConfig, AgentStats};
+use guerdon_remote::{Agent, AgentConfig};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pythonize::pythonize;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 
@@ -160,10 +161,11 @@ impl PyAgent {
     }
 
     /// Frames that have not ended, and what its workers did.
-    fn stats(&self) -> PyResult<BTreeMap<&'static str, u64>> {
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let parts = self.parts()?;
-        let named = stats(&parts.process, &parts.lanes.threads).named();
-        Ok(named.into_iter().chain([("frames", parts.agent.frames() as u64)]).collect())
+        let stats = pythonize(py, &stats(&parts.process, &parts.lanes.threads))?;
+        stats.set_item("frames", parts.agent.frames())?;
+        Ok(stats)
     }
 
     fn worker_pids(&self) -> PyResult<Vec<i32>> {

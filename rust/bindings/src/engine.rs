@@ -15,7 +15,7 @@ use guerdon_core::clock::nanos;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
 use guerdon_http::Callback;
-use guerdon_telemetry::metrics::Endpoint;
+use guerdon_telemetry::metrics::Sample;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -30,7 +30,7 @@ use crate::in_flight;
 use crate::journal::EngineJournal;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
-use crate::monitor::{self, Monitor};
+use crate::monitor::{Monitor, Place};
 use crate::nodes::{self, PyLink};
 use crate::questions::CallbackArg;
 use crate::reports;
@@ -45,12 +45,6 @@ const LONGEST_INSPECTION: Duration = Duration::from_secs(60);
 const CACHE_CLOSE: Duration = Duration::from_secs(5);
 /// The longest that `close` waits for the end of a timeline to be written.
 const TRACE_CLOSE: Duration = Duration::from_secs(2);
-
-/// A metric's name, its labels and its value.
-type MetricSample = (String, Vec<(&'static str, String)>, f64);
-
-/// A place, and the reason why there is none.
-type Place = (Option<String>, Option<String>);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]
 pub struct Engine {
@@ -291,14 +285,13 @@ impl Engine {
 
     /// The nodes; those that were lost, until one of their name comes.
     fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(pythonize(py, &monitor::nodes(self.parts()?.remote.as_deref()))?)
+        let nodes = self.parts()?.remote.as_ref().map(|lane| lane.nodes()).unwrap_or_default();
+        Ok(pythonize(py, &nodes)?)
     }
 
     /// The endpoints of a function; none of one that sends no requests.
     fn endpoints<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Bound<'py, PyAny>> {
-        let endpoints = self.parts()?.http.endpoints(function).into_iter();
-        let shown: Vec<Endpoint> = endpoints.map(|one| monitor::endpoint("", "", one)).collect();
-        Ok(pythonize(py, &shown)?)
+        Ok(pythonize(py, &self.parts()?.http.endpoints(function))?)
     }
 
     /// Replaces the endpoints of a function, each with its weight.
@@ -325,10 +318,9 @@ impl Engine {
     }
 
     /// The metrics now, each with its labels.
-    fn metric_samples(&self, py: Python<'_>) -> PyResult<Vec<MetricSample>> {
+    fn metric_samples(&self, py: Python<'_>) -> PyResult<Vec<Sample>> {
         let monitor = self.parts()?.monitor.as_ref();
-        let samples = gil::detached(py, || monitor.map(Monitor::samples).unwrap_or_default());
-        Ok(samples.into_iter().map(|one| (one.name, one.labels, one.value)).collect())
+        Ok(gil::detached(py, || monitor.map(Monitor::samples).unwrap_or_default()))
     }
 
     /// The metrics now, as text for Prometheus.
@@ -344,8 +336,8 @@ impl Engine {
         let monitor = parts.monitor.as_ref();
         let trace = parts.recorder.as_ref().map(|one| one.path().display().to_string());
         Ok(BTreeMap::from([
-            ("metrics", monitor.map(|one| (one.address(), one.metrics_problem.clone())).unwrap_or_default()),
-            ("state", monitor.map(|one| (one.socket(), one.socket_problem.clone())).unwrap_or_default()),
+            ("metrics", monitor.map(Monitor::address).unwrap_or_default()),
+            ("state", monitor.map(Monitor::socket).unwrap_or_default()),
             ("trace", (trace, parts.trace_problem.clone())),
         ]))
     }

@@ -4,25 +4,24 @@
 //! - Nothing here takes the GIL but to make the settings.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use guerdon_core::clock::seconds;
-use guerdon_core::in_flight::{InFlight, Location};
 use guerdon_core::lane;
 use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::settings::optional_path;
-use guerdon_http::{EndpointSnapshot, HttpLane};
+use guerdon_core::snapshots::EndpointSnapshot;
+use guerdon_http::HttpLane;
 use guerdon_inprocess::supervisor::SupervisorQueue;
-use guerdon_remote::{NodeSnapshot, RemoteLane};
+use guerdon_remote::RemoteLane;
 use guerdon_telemetry::journal::Journal;
 use guerdon_telemetry::metrics::{
-    Cache, Call, Endpoint, FAMILIES, Figures, Function, Identity, Listen, Node, Sample, Server, Snapshot, Source,
-    State, Tallies, Worker, metrics, samples,
+    Call, Endpoint, FAMILIES, Figures, Function, Identity, Sample, Server, Snapshot, Source, State, Tallies, metrics,
+    samples, unix_seconds,
 };
 use guerdon_telemetry::timeline::Recorder;
 use pyo3::prelude::*;
@@ -58,7 +57,7 @@ pub struct MonitorConfig {
 /// Every metric: name, kind, labels, meaning.
 #[pyfunction]
 pub fn metric_families() -> Vec<(&'static str, &'static str, Vec<&'static str>, &'static str)> {
-    FAMILIES.iter().map(|one| (one.name, one.kind.word(), one.labels.to_vec(), one.help)).collect()
+    FAMILIES.iter().map(|one| (one.name, one.kind, one.labels.to_vec(), one.help)).collect()
 }
 
 /// Counters of worker processes for an engine without any.
@@ -109,7 +108,7 @@ struct FunctionFacts {
     name: String,
     lane: &'static str,
     pure: bool,
-    kept: bool,
+    cached: bool,
 }
 
 /// See the module.
@@ -127,7 +126,6 @@ impl EngineView {
         let functions = self.functions.iter().enumerate().zip(counts.zip(now));
         let functions = functions.map(|((index, known), ((counts, usage), (in_flight, breaker_open)))| {
             let (judge, tokens, priced) = self.config.judges.get(index).copied().unwrap_or_default();
-            let cache = Cache { shared: counts.shared, hits: counts.hits, misses: counts.misses, kept: known.kept };
             Function {
                 name: known.name.clone(),
                 lane: known.lane,
@@ -135,7 +133,8 @@ impl EngineView {
                 usage: judge.then_some(usage),
                 tokens,
                 priced,
-                cache: known.pure.then_some(cache),
+                cache: known.pure.then_some(counts),
+                cached: known.cached,
                 breaker_open,
             }
         });
@@ -146,30 +145,8 @@ impl EngineView {
             functions: functions.collect(),
             endpoints: endpoints.collect(),
             isolations: self.config.isolations.clone(),
-            nodes: nodes(shown.remote.as_deref()),
+            nodes: shown.remote.as_ref().map(|lane| lane.nodes()).unwrap_or_default(),
             stats: shown.stats(),
-        }
-    }
-
-    fn call(&self, InFlight { call, location, stack }: InFlight) -> Call {
-        let known = &self.functions[call.function];
-        let others = call.others.iter().flat_map(|(_, samples)| samples);
-        let (stack, no_stack) = match stack.text() {
-            Ok(stack) => (Some(stack), None),
-            Err(why) => (None, Some(why)),
-        };
-        Call {
-            function: known.name.clone(),
-            lane: known.lane,
-            batch: call.batch,
-            sample: call.samples.first().map_or(0, |span| span.start),
-            samples: call.samples.iter().chain(others).map(ExactSizeIterator::len).sum(),
-            attempt: call.attempt,
-            phase: call.phase.word(),
-            seconds: seconds(call.age_ns),
-            place: location.to_string(),
-            stack,
-            no_stack,
         }
     }
 }
@@ -186,64 +163,33 @@ impl Source for EngineView {
             true => shown.stacks.look(&shown.supervisor, lanes, clock, within),
             false => lane::in_flight(lanes, clock.now_ns()),
         };
-        let pids = shown.process.get().map(|lane| lane.worker_pids()).unwrap_or_default();
-        let mut workers: BTreeMap<i32, Worker> = pids.into_iter().map(|pid| (pid, idle_worker(pid))).collect();
-        let mut calls = Vec::with_capacity(seen.len());
-        for one in seen {
-            let pid = if let Location::Worker(pid) = one.location { Some(pid) } else { None };
-            let call = self.call(one);
-            if let Some(pid) = pid {
-                let worker = workers.entry(pid).or_insert_with(|| idle_worker(pid));
-                worker.function = Some(call.function.clone());
-                (worker.sample, worker.seconds) = (Some(call.sample), Some(call.seconds));
-            }
-            calls.push(call);
-        }
-        State { batches: shown.scheduler.unfinished_batches(), calls, workers: workers.into_values().collect() }
+        let calls = seen.into_iter().map(|one| {
+            let FunctionFacts { name, lane, .. } = &self.functions[one.call.function];
+            Call { function: name.clone(), lane, in_flight: one }
+        });
+        let workers = shown.process.get().map(|lane| lane.worker_pids()).unwrap_or_default();
+        State { batches: shown.scheduler.unfinished_batches(), calls: calls.collect(), workers }
     }
 }
 
 /// An endpoint of a function, without the path that is added to its addresses.
-pub fn endpoint(function: &str, path: &str, one: EndpointSnapshot) -> Endpoint {
-    let (base, query) = one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
+fn endpoint(function: &str, path: &str, state: EndpointSnapshot) -> Endpoint {
+    let (base, query) = state.url.split_once('?').map_or((&*state.url, None), |(base, query)| (base, Some(query)));
     let base = base.strip_suffix(path).unwrap_or(base);
     let url = query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}"));
-    Endpoint {
-        function: function.to_owned(),
-        place: one.address.map_or_else(|| url.clone(), |address| format!("{url} ({address})")),
-        url,
-        address: one.address.map(|address| address.to_string()),
-        weight: one.weight,
-        breaker: one.breaker,
-        in_flight: one.in_flight,
-        answered: one.answered,
-        failed: one.failed,
-        deferred: one.deferred,
-        p50_s: one.p50_ns.map(seconds),
+    let label = state.address.map_or_else(|| url.clone(), |address| format!("{url} ({address})"));
+    Endpoint { function: function.to_owned(), label, state: EndpointSnapshot { url, ..state } }
+}
+
+/// A place where something is served, and the reason why it is not.
+pub type Place = (Option<String>, Option<String>);
+
+fn place<T>(served: Option<&io::Result<T>>, name: impl FnOnce(&T) -> String) -> Place {
+    match served {
+        None => (None, None),
+        Some(Ok(place)) => (Some(name(place)), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
     }
-}
-
-/// The nodes; those that were lost, until one of their name comes.
-pub fn nodes(lane: Option<&RemoteLane>) -> Vec<Node> {
-    let node = |one: NodeSnapshot| Node {
-        name: one.name.to_string(),
-        state: one.state.word(),
-        slots: one.slots,
-        frames: one.frames,
-        calls: one.calls,
-        bytes: one.bytes,
-        ended: one.ended,
-        reason: one.reason,
-        stats: one.stats.named().into(),
-    };
-    lane.map(RemoteLane::nodes).unwrap_or_default().into_iter().map(node).collect()
-}
-
-fn idle_worker(pid: i32) -> Worker {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-    let rss_bytes = kib.map(|kib: u64| kib.saturating_mul(1024));
-    Worker { pid, rss_bytes, function: None, sample: None, seconds: None }
 }
 
 /// Counters, and the server that shows them.
@@ -252,9 +198,6 @@ pub struct Monitor {
     identity: Identity,
     view: Arc<EngineView>,
     tallies: Arc<Tallies>,
-    /// Why the metrics, and the live state, are not served where they should be.
-    pub metrics_problem: Option<String>,
-    pub socket_problem: Option<String>,
 }
 
 impl Monitor {
@@ -274,7 +217,7 @@ impl Monitor {
             name: one.function.name.to_string(),
             lane: one.lane.word,
             pure: one.function.pure,
-            kept: one.cache.is_some(),
+            cached: one.cache.is_some(),
         };
         let functions = functions.iter().map(known).collect();
         let view = EngineView { shown: Arc::downgrade(shown), functions, config: config.clone() };
@@ -285,16 +228,14 @@ impl Monitor {
             host: config.host.clone(),
             python: config.python.clone(),
             program: config.program.clone(),
-            started: SystemTime::now(),
+            started: unix_seconds(SystemTime::now()),
         };
-        let listen = Listen { socket: config.socket.clone(), address: config.address };
+        let (socket, address) = (config.socket.clone(), config.address);
         let view = Arc::new(view);
         // It waits for a thread that forks, which may need the GIL.
-        let (server, problems) =
-            gil::detached(py, || Server::start(runtime, &listen, identity.clone(), view.clone(), tallies.clone()));
-        let text = |problem: Option<std::io::Error>| problem.map(|error| error.to_string());
-        let (metrics_problem, socket_problem) = (text(problems.address), text(problems.socket));
-        (Self { server, identity, view, tallies: tallies.clone(), metrics_problem, socket_problem }, tallies)
+        let (shown, counted) = (view.clone(), tallies.clone());
+        let server = gil::detached(py, || Server::start(runtime, socket, address, identity.clone(), shown, counted));
+        (Self { server, identity, view, tallies: tallies.clone() }, tallies)
     }
 
     /// The metrics now, counted from the first time that anybody asks.
@@ -313,12 +254,14 @@ impl Monitor {
         read(Figures { identity: &self.identity, snapshot: &snapshot, tallies: &self.tallies.read() })
     }
 
-    pub fn address(&self) -> Option<String> {
-        self.server.address().map(|address| address.to_string())
+    /// The address of the metrics.
+    pub fn address(&self) -> Place {
+        place(self.server.address.as_ref(), ToString::to_string)
     }
 
-    pub fn socket(&self) -> Option<String> {
-        self.server.socket().map(|path| path.display().to_string())
+    /// The socket of the live state.
+    pub fn socket(&self) -> Place {
+        place(self.server.socket.as_ref(), |path| path.display().to_string())
     }
 
     /// Ends it; waits for some milliseconds at most.

@@ -42,6 +42,7 @@ pub mod pidfd;
 pub mod report;
 pub mod scheduler;
 pub mod settings;
+pub mod snapshots;
 pub mod spending;
 pub mod stall;
 mod sync;

@@ -70,6 +70,19 @@ impl CallSpan {
     }
 }
 
+/// A frame that was sent to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentFrame {
+    pub frame: u64,
+    pub executor: Executor,
+    pub function: FunctionId,
+    pub batch: u64,
+    /// The first sample of the first call.
+    pub first: usize,
+    pub calls: usize,
+    pub at_ns: u64,
+}
+
 /// Calls of one frame that ran one after the other, or too shortly for separate reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameSpan {
@@ -145,16 +158,7 @@ pub enum TraceEvent {
         groups: usize,
         at_ns: u64,
     },
-    /// A worker was sent a frame.
-    FrameSent {
-        frame: u64,
-        executor: Executor,
-        function: FunctionId,
-        batch: u64,
-        first: usize,
-        calls: usize,
-        at_ns: u64,
-    },
+    FrameSent(SentFrame),
     /// A frame has ended.
     Frame {
         executor: Executor,

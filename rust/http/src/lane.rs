@@ -9,6 +9,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::{InFlight, Location, Stack};
 use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
+use guerdon_core::snapshots::EndpointSnapshot;
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::endpoint_error::EndpointError;
 use crate::fd_limit::TooFewDescriptors;
-use crate::fleet::{EndpointSnapshot, Fleet, FleetCounts, Pools};
+use crate::fleet::{Fleet, FleetCounts, Pools};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
 use crate::request_queue::RequestQueue;

@@ -51,7 +51,7 @@ pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;
 pub use fd_limit::TooFewDescriptors;
-pub use fleet::{EndpointSnapshot, FleetCounts, FleetOptions, HedgeAfter, Hedging};
+pub use fleet::{FleetCounts, FleetOptions, HedgeAfter, Hedging};
 pub use function::{Callback, Criteria, HttpFunction};
 pub use json_path::JsonPath;
 pub use lane::HttpLane;

@@ -21,7 +21,8 @@ use guerdon_core::function::Shape;
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Cell;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace, RemoteConfig, RemoteLane};
+use guerdon_core::snapshots::AgentStats;
+use guerdon_remote::{Agent, AgentConfig, Link, Pace, RemoteConfig, RemoteLane};
 use guerdon_testkit::{Act, Ask, InstantLane, NumberedPayload, done, function, paused};
 use rig::{DIGEST, NodeSpec, Rig};
 

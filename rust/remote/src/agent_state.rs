@@ -10,12 +10,13 @@ use guerdon_core::frame_runner::{FrameEvent, FrameListener, FrameRunner};
 use guerdon_core::in_flight::InFlight;
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Times;
+use guerdon_core::snapshots::AgentStats;
 use parking_lot::RwLock;
 
 use crate::agent_output::AgentOutput;
 use crate::backlog::{Backlog, WORTH_NS};
 use crate::link::Link;
-use crate::wire::{AgentStats, Digest, ToDriver};
+use crate::wire::{Digest, ToDriver};
 
 /// Configuration of an agent.
 pub struct AgentConfig {

@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::snapshots::NodeState;
 
-use crate::node::{Node, NodeHold, NodeInput, NodeState, QueuedFrame};
+use crate::node::{Node, NodeHold, NodeInput, QueuedFrame};
 
 /// See the module.
 #[derive(Default)]

@@ -10,6 +10,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::in_flight::InFlight;
 use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
+use guerdon_core::snapshots::{NodeSnapshot, NodeState};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::config::{RemoteConfig, RunsOn};
 use crate::lane_state::LaneState;
 use crate::link::Link;
-use crate::node::{Node, NodeInput, NodeSnapshot, NodeState};
+use crate::node::{Node, NodeInput};
 use crate::session::Session;
 
 /// The pool of functions whose calls have a fresh worker each. Functions that don't share workers

@@ -8,6 +8,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::lane::{Lane, LaneWaker};
 use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::snapshots::NodeState;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
@@ -15,7 +16,7 @@ use crate::balance::{self, Load};
 use crate::config::{RemoteConfig, RunsOn};
 use crate::isolated_frames::{Arrangement, IsolatedFrames};
 use crate::loss::{self, LossLedger};
-use crate::node::{LOOP_CALLS, Node, NodeGuard, NodeHold, NodeInput, NodeState, QueuedFrame};
+use crate::node::{LOOP_CALLS, Node, NodeGuard, NodeHold, NodeInput, QueuedFrame};
 
 /// Number of searches for nodes until waiting frames are given up.
 const LOOKS: u32 = 10;

@@ -38,5 +38,4 @@ pub use config::{LastWords, LocalLane, Print, RemoteConfig, RunsOn, Warn};
 pub use frame_values::FrameValues;
 pub use lane::RemoteLane;
 pub use link::{Link, LinkLoss, OutgoingBytes, Pace};
-pub use node::{NodeSnapshot, NodeState};
-pub use wire::{AgentStats, Digest};
+pub use wire::Digest;

@@ -12,52 +12,18 @@ use std::time::Duration;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::InFlight;
+use guerdon_core::snapshots::{AgentStats, NodeSnapshot, NodeState};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::backlog::Backlog;
 use crate::config::RunsOn;
 use crate::link::Link;
-use crate::wire::AgentStats;
 
 /// Waiting frames for each thread of its agent, in addition to the running one.
 const AHEAD: usize = 1;
 /// The most calls in a frame for an event loop, few so that little is lost with a message.
 pub(crate) const LOOP_CALLS: usize = 16;
-
-/// Progress of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum NodeState {
-    /// Its agent has not answered yet.
-    Connecting,
-    Ready,
-    /// It gets no more frames, and leaves when it has none.
-    Draining,
-    Lost,
-}
-
-impl NodeState {
-    const fn of(number: u8) -> Self {
-        match number {
-            0 => Self::Connecting,
-            1 => Self::Ready,
-            2 => Self::Draining,
-            _ => Self::Lost,
-        }
-    }
-
-    /// Returns the state's name in Python.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Connecting => "connecting",
-            Self::Ready => "ready",
-            Self::Draining => "draining",
-            Self::Lost => "lost",
-        }
-    }
-}
 
 /// Reservation of a node for a call that must have it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,23 +34,6 @@ pub(crate) enum NodeHold {
     Soon,
     /// Kept, with the call.
     Now,
-}
-
-/// A node at one moment.
-#[derive(Clone, Debug)]
-pub struct NodeSnapshot {
-    pub name: Arc<str>,
-    pub state: NodeState,
-    /// Its workers.
-    pub slots: usize,
-    pub frames: usize,
-    pub calls: usize,
-    pub bytes: usize,
-    /// Number of calls that it has ended.
-    pub ended: u64,
-    /// Reason for its loss.
-    pub reason: Option<String>,
-    pub stats: AgentStats,
 }
 
 /// Request to its session.

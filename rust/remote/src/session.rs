@@ -15,6 +15,7 @@ use std::time::Duration;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::FrameEvent;
+use guerdon_core::snapshots::NodeState;
 use guerdon_wire::items::Items;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ use crate::config::RunsOn;
 use crate::inspection::Inspections;
 use crate::lane_state::LaneState;
 use crate::link::LinkLoss;
-use crate::node::{Node, NodeHold, NodeInput, NodeState, QueuedFrame, TICK};
+use crate::node::{Node, NodeHold, NodeInput, QueuedFrame, TICK};
 use crate::node_frame::NodeFrame;
 use crate::wire::{PROTOCOL, RunningCall, ToAgent, ToDriver};
 

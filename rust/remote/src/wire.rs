@@ -13,6 +13,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::FrameEvent;
 use guerdon_core::in_flight::Phase;
 use guerdon_core::outcome::{Cell, Traceback};
+use guerdon_core::snapshots::AgentStats;
 use guerdon_wire::byte_reader::ByteReader;
 use guerdon_wire::items::{ItemError, Items, write};
 use guerdon_wire::sent_constants::SentConstants;
@@ -28,31 +29,6 @@ const LONGEST_TEXT: usize = 64 << 10;
 
 /// Digest that identifies the functions of an engine.
 pub type Digest = [u8; 32];
-
-/// Counters of an agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentStats {
-    pub workers: u64,
-    pub forks: u64,
-    pub restarts: u64,
-    pub kills: u64,
-    /// Threads that hang in calls past their timeouts.
-    pub abandoned_threads: u64,
-}
-
-impl AgentStats {
-    /// Returns the counters by their names in Python.
-    #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 5] {
-        [
-            ("workers", self.workers),
-            ("worker_forks", self.forks),
-            ("worker_restarts", self.restarts),
-            ("kills", self.kills),
-            ("abandoned_threads", self.abandoned_threads),
-        ]
-    }
-}
 
 /// Messages of a driver, in the order of their kinds.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,11 +1,12 @@
-//! Records what a run does: rows of outcomes on disk, metrics and live state, a timeline of calls.
+//! Sinks for the events of an engine: rows of outcomes on disk, metrics and live state, and a
+//! timeline of calls.
 //!
-//! - A caller that reports an event never waits: queues are bounded, and dropped entries are
-//!   counted.
-//! - The modules share no state: a dispatcher may have each of them or none.
+//! - Reporting an event never waits: queues are bounded, and dropped entries are counted.
+//! - The sinks share no state. A dispatcher may have any of them.
 
 #![forbid(unsafe_code)]
 
+mod ended;
 pub mod journal;
 pub mod metrics;
 mod queue;

@@ -1,11 +1,10 @@
-//! Entries on their way to the thread that writes them, for the journal and the timeline: bounded
-//! by rows and by bytes, and nobody waits to get in.
+//! A queue of entries for the thread that writes a journal or a timeline, bounded by rows and by
+//! bytes. Producers never wait.
 //!
-//! - The channel has no lock. An entry without room is dropped, and its rows are counted; so is one
-//!   that comes after the end.
-//! - An entry that was let in is taken once, in the order in which entries were let in, whichever
-//!   threads brought them.
-//! - The one who takes is woken when there is as much as it waits for, not for each push.
+//! - The channel has no lock. An entry without room is dropped, and its rows are counted; so is an
+//!   entry that comes after the end.
+//! - An entry that has room is taken once, in the order of the pushes of all threads.
+//! - The consumer is woken when the queue has as many rows as it waits for, not for each push.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -31,7 +30,7 @@ struct QueueEntry<T> {
 pub(crate) struct Queue<T> {
     bounds: Bounds,
     sender: Sender<QueueEntry<T>>,
-    /// Locked by the one who takes.
+    /// Locked by the consumer.
     receiver: Mutex<Receiver<QueueEntry<T>>>,
     /// Rows and bytes of the entries inside. Raised before an entry is in the channel, and lowered
     /// after it was taken.
@@ -39,10 +38,10 @@ pub(crate) struct Queue<T> {
     bytes: AtomicUsize,
     dropped: AtomicU64,
     ended: AtomicBool,
-    /// Number of rows that the taking thread waits for; `usize::MAX` while it does not wait.
+    /// Number of rows that the consumer waits for; `usize::MAX` while it does not wait.
     wanted: AtomicUsize,
-    /// Written by `serve`.
-    taker: Mutex<Option<Thread>>,
+    /// Written by `set_consumer`.
+    consumer: Mutex<Option<Thread>>,
 }
 
 /// State of the queue at the end of a wait.
@@ -64,7 +63,7 @@ impl<T> Queue<T> {
             dropped: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             wanted: AtomicUsize::new(usize::MAX),
-            taker: Mutex::new(None),
+            consumer: Mutex::new(None),
         }
     }
 
@@ -74,8 +73,8 @@ impl<T> Queue<T> {
         let had_rows = self.rows.fetch_add(rows, SeqCst);
         let had_bytes = self.bytes.fetch_add(bytes, Relaxed);
         let room = had_rows + rows <= self.bounds.rows && had_bytes.saturating_add(bytes) <= self.bounds.bytes;
-        // Asked after the rows were raised: the one who takes goes when it has seen the end and no
-        // rows after that.
+        // Read after the rows were raised: the consumer ends when it has seen the end, and no rows
+        // after that.
         let refused = self.ended.load(SeqCst) || !(room || had_rows == 0);
         if refused || self.sender.send(QueueEntry { item, rows, bytes }).is_err() {
             self.rows.fetch_sub(rows, SeqCst);
@@ -87,26 +86,30 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Has this thread be woken: for the one that takes, before it first looks.
-    pub(crate) fn serve(&self) {
-        *self.taker.lock() = Some(thread::current());
+    /// Makes this thread the consumer, which the queue wakes. It calls this before it first waits.
+    pub(crate) fn set_consumer(&self) {
+        *self.consumer.lock() = Some(thread::current());
     }
 
-    /// Ends a wait.
+    /// Ends a wait of the consumer.
     pub(crate) fn wake(&self) {
-        if let Some(taker) = &*self.taker.lock() {
-            taker.unpark();
+        if let Some(consumer) = &*self.consumer.lock() {
+            consumer.unpark();
         }
     }
 
-    /// Nothing is let in any more.
+    /// Refuses entries from now on.
     pub(crate) fn end(&self) {
         self.ended.store(true, SeqCst);
         self.wake();
     }
 
-    /// Waits once: until there are `rows` rows, until somebody wakes it, or until `until`.
-    pub(crate) fn rest(&self, rows: usize, until: Option<Instant>) {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(SeqCst)
+    }
+
+    /// Waits until there are `rows` rows, `wake` is called, or `until`.
+    pub(crate) fn wait_once(&self, rows: usize, until: Option<Instant>) {
         self.wanted.store(rows, SeqCst);
         if self.rows.load(SeqCst) < rows && !self.ended.load(SeqCst) {
             match until {
@@ -125,11 +128,12 @@ impl<T> Queue<T> {
             if ended || state.rows >= rows || until.is_some_and(|until| until <= Instant::now()) {
                 return state;
             }
-            self.rest(rows, until);
+            self.wait_once(rows, until);
         }
     }
 
-    /// Returns the first items, of `rows` rows or a little more; at least one if there is one.
+    /// Removes and returns the first items, with `rows` rows or a little more; at least one if the
+    /// queue is not empty.
     pub(crate) fn take(&self, rows: usize) -> Vec<T> {
         let receiver = self.receiver.lock();
         let mut taken = Vec::new();
@@ -145,7 +149,7 @@ impl<T> Queue<T> {
         taken
     }
 
-    /// Rows that were dropped so far.
+    /// Returns the number of rows that were dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
@@ -182,8 +186,8 @@ mod tests {
     }
 
     proptest! {
-        /// The queue against a model of it: what is let in comes out once and in order, all else is
-        /// counted.
+        /// Compares the queue with a model: entries with room come out once and in order, and the
+        /// others are counted.
         #[test]
         fn admitted_items_come_out_in_order(steps in steps()) {
             let (bounds, queue) = (Bounds { rows: 20, bytes: 20 }, queue(20, 20));
@@ -235,7 +239,7 @@ mod tests {
             let queue = queue.clone();
             thread::spawn(move || {
                 let mut taken = Vec::new();
-                queue.serve();
+                queue.set_consumer();
                 loop {
                     let seen = queue.wait(7, None);
                     taken.extend(queue.take(5));
@@ -263,7 +267,7 @@ mod tests {
         let waits = {
             let queue = queue.clone();
             thread::spawn(move || {
-                queue.serve();
+                queue.set_consumer();
                 queue.wait(3, None)
             })
         };
@@ -273,7 +277,7 @@ mod tests {
         let waits = {
             let queue = queue.clone();
             thread::spawn(move || {
-                queue.serve();
+                queue.set_consumer();
                 queue.wait(30, None)
             })
         };

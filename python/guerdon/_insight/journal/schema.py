@@ -1,6 +1,6 @@
 """Columns and metadata of a journal's parts, as readers know them.
 
-The columns are those of ``rust/telemetry/src/journal/layout.rs``; a test compares the two. Texts
+The columns are those of ``rust/telemetry/src/journal/rows.rs``; a test compares the two. Texts
 and chosen columns (``prompt``, ``completion``, ``column_<name>``) come behind them, strings all.
 """
 

@@ -5,7 +5,7 @@ use crate::frame::Frame;
 use crate::frame::call_trace::FrameTrace;
 use crate::frame::ended::EndedCall;
 use crate::outcome::{Answer, Cell, Failure, Status, Times};
-use crate::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
+use crate::tracer::{CallSpan, Executor, FrameSpan, Moment, SentFrame, TraceEvent};
 
 /// Calls that are reported together at most: a frame may have thousands.
 const MOST_CALLS: usize = 128;
@@ -55,7 +55,8 @@ impl Frame {
         if let Some(trace) = &mut self.trace {
             if matches!(executor, Executor::Worker(_)) && calls > 0 {
                 let executor = executor.clone();
-                trace.tracer.record(TraceEvent::FrameSent { frame, executor, function, batch, first, calls, at_ns });
+                let sent = SentFrame { frame, executor, function, batch, first, calls, at_ns };
+                trace.tracer.record(TraceEvent::FrameSent(sent));
             }
             trace.executor = executor;
         }

@@ -1,9 +1,11 @@
 //! Counts of calls of pure functions that need not be made.
 
+use serde::Serialize;
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// Counts of one function, in samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CallCounts {
     /// Samples that got the outcome of an identical call.
     pub shared: u64,

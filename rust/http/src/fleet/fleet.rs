@@ -8,14 +8,14 @@
 //! - A half-open endpoint's trial that takes too long goes to another one too: it costs no call its
 //!   timeout. The first answer counts; the other request is dropped with its connection.
 
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use guerdon_core::clock::Clock;
+use guerdon_core::clock::{Clock, seconds};
 use guerdon_core::outcome::Answer;
+use guerdon_core::snapshots::EndpointSnapshot;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -52,22 +52,6 @@ impl FleetOptions {
         let others = urls.iter().skip(1).map(|(url, _)| own.at_url(url)).collect::<Result<_, _>>()?;
         Ok(Self { others, weights: urls.iter().map(|(_, weight)| *weight).collect(), ..Self::default() })
     }
-}
-
-/// Facts about an endpoint, for people.
-#[derive(Clone, Debug)]
-pub struct EndpointSnapshot {
-    pub url: String,
-    /// One of the addresses of its name.
-    pub address: Option<IpAddr>,
-    pub weight: f64,
-    pub breaker: &'static str,
-    pub in_flight: usize,
-    pub answered: u64,
-    pub failed: u64,
-    pub deferred: u64,
-    /// The median of the last answers.
-    pub p50_ns: Option<u64>,
 }
 
 /// Long responses of a function that are read at once: together with the short ones they take some
@@ -201,7 +185,7 @@ impl Fleet {
             answered: entry.health.answered,
             failed: entry.health.failed,
             deferred: entry.health.deferred,
-            p50_ns: entry.health.latency.quantile_ns(0.5),
+            p50_s: entry.health.latency.quantile_ns(0.5).map(seconds),
         };
         balancer.entries().iter().map(snapshot).collect()
     }

@@ -20,7 +20,7 @@ mod request;
 mod tests;
 
 pub use balancer::FleetCounts;
-pub use fleet::{EndpointSnapshot, Fleet, FleetOptions};
+pub use fleet::{Fleet, FleetOptions};
 pub use hedging::{HedgeAfter, Hedging};
 pub use member::Member;
 pub use pools::Pools;

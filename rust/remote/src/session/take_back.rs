@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
+use guerdon_core::snapshots::NodeState;
+
 use super::Session;
 use crate::config::RunsOn;
 use crate::lane_state::LaneState;
-use crate::node::{Node, NodeState};
+use crate::node::Node;
 use crate::node_frame::NodeFrame;
 use crate::wire::ToAgent;
 

@@ -10,6 +10,7 @@ use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::Status;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::snapshots::NodeState;
 use guerdon_remote::{RemoteConfig, RemoteLane};
 use guerdon_testkit::{done, function};
 use parking_lot::Mutex;
@@ -119,7 +120,7 @@ async fn a_node_whose_session_panics_is_lost() {
     rig.print("a", b"line");
     assert!(done(&batch).await);
     assert!((0..100).all(|sample| batch.cell(sample, 0).unwrap().outcome.status == Status::Ok));
-    assert_eq!(rig.lane.nodes().iter().filter(|node| node.state.word() == "lost").count(), 1);
+    assert_eq!(rig.lane.nodes().iter().filter(|node| node.state == NodeState::Lost).count(), 1);
     rig.close().await;
 }
 

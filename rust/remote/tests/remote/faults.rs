@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::outcome::{Cell, Status};
+use guerdon_core::snapshots::NodeState;
 use guerdon_testkit::{Act, Ask, Unwritable, done};
 
 use crate::rig::{MS, NodeSpec, Rig, all_ok, one, takes};
@@ -21,7 +22,7 @@ async fn frames_of_a_lost_node_run_elsewhere() {
     let retries = batch.retries_of(0);
     assert!((1..=12).contains(&retries), "{retries} calls are charged with the loss, one a frame");
     assert_eq!(*rig.warnings.lock(), ["Node 'a' was lost: killed."]);
-    assert_eq!(rig.lane.nodes().iter().filter(|node| node.state.word() == "lost").count(), 1);
+    assert_eq!(rig.lane.nodes().iter().filter(|node| node.state == NodeState::Lost).count(), 1);
     rig.add("a", NodeSpec::new(4));
     let batch = rig.submit(2, 40, 1);
     all_ok(&batch).await;

@@ -9,7 +9,8 @@ use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::outcome::{Cell, Status};
-use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace};
+use guerdon_core::snapshots::AgentStats;
+use guerdon_remote::{Agent, AgentConfig, Link, Pace};
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, function, paused};
 use proptest::prelude::*;
 

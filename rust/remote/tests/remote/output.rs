@@ -6,7 +6,8 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Shape;
 use guerdon_core::lane::Lane;
-use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, OutgoingBytes, Pace};
+use guerdon_core::snapshots::AgentStats;
+use guerdon_remote::{Agent, AgentConfig, Link, OutgoingBytes, Pace};
 use guerdon_testkit::{Act, Ask, FakeLane, Room, function};
 use tokio::runtime::Handle;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use guerdon_core::call::CallKind;
 use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
+use guerdon_core::snapshots::NodeState;
 use guerdon_remote::RunsOn;
 use guerdon_testkit::{Act, Ask, Script, done, failure, function, paused, serial};
 use proptest::prelude::*;
@@ -157,7 +158,7 @@ async fn run(plan: Plan) {
     let mut kills = 0;
     for (ms, number, event) in events {
         tokio::time::sleep_until(begin + Duration::from_millis(ms)).await;
-        let there = rig.lane.nodes().iter().any(|node| *node.name == name(number) && node.state.word() != "lost");
+        let there = rig.lane.nodes().iter().any(|node| *node.name == name(number) && node.state != NodeState::Lost);
         match event {
             Event::Kill { innocent } if there => {
                 kills += usize::from(rig.kill(&name(number), innocent) && !innocent);

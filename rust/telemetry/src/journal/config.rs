@@ -19,7 +19,7 @@ pub struct FunctionName {
     pub weight: f32,
 }
 
-/// See the module.
+/// Configuration of a journal: a `guerdon._insight.journal.plan.JournalConfig`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalConfig {
@@ -30,19 +30,19 @@ pub struct JournalConfig {
     pub functions: Vec<FunctionName>,
     /// Columns of texts: `prompt`, `completion`, `column_…`.
     pub texts: Vec<String>,
-    /// A JSON object for the metadata of each part: what its rows do not say of the dispatcher.
+    /// A JSON object for the metadata of each part, with facts about the dispatcher.
     pub dispatcher: String,
     /// Bytes of a stream at which the next part begins.
     pub rotate: u64,
 }
 
-/// Parts of an engine that a journal needs.
+/// Parts of an engine that a journal uses.
 pub struct JournalSources {
-    /// Makes a reason and a traceback of a note.
+    /// Returns the reason and the traceback of a note.
     pub describe: fn(Note) -> (String, Option<String>),
-    /// Listener for trouble, called on the writer's thread: once for each kind.
+    /// Listener for problems, called on the writer's thread, once for each kind.
     pub on_trouble: Box<dyn Fn(&str) + Send + Sync>,
-    /// The engine's.
+    /// The engine's clock.
     pub clock: Clock,
     /// Reader of texts, where there are columns of them.
     pub texts: Option<Arc<dyn TextSource>>,

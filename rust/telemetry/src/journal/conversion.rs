@@ -1,14 +1,14 @@
-//! Makes a Parquet file of a stream that is complete, or whose writer died; in steps, so that the
-//! writer can go on between them.
+//! Makes a Parquet file of a stream that is complete or whose writer died, in steps between which
+//! the writer writes rows.
 //!
-//! - The file has its name when it is whole, and the stream goes after that.
-//! - If a stream breaks off, all complete messages count.
+//! - The complete file is renamed to its name, and then the stream is removed.
+//! - If a stream ends within a message, its complete messages count.
 //! - A stream that is damaged, of another version or can't be read now stays as it is.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow_ipc::MessageHeader;
 use arrow_ipc::reader::StreamReader;
@@ -23,7 +23,7 @@ use crate::journal::part::{self, OwnedStream};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConvertedStream {
     pub rows: u64,
-    /// Bytes behind the last whole message.
+    /// Bytes after the last complete message.
     pub cut: u64,
 }
 
@@ -38,12 +38,16 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// Begins; `None` where there is nothing to do any more: no row, or a file that is there
-    /// already.
+    /// Begins with a stream whose writer died; `None` if it did not.
+    pub(crate) fn of_abandoned(path: &Path) -> io::Result<Option<Self>> {
+        OwnedStream::abandoned(path)?.map_or(Ok(None), Self::start)
+    }
+
+    /// Begins; `None` if the stream has no message, or if its Parquet file exists.
     pub(crate) fn start(mut stream: OwnedStream) -> io::Result<Option<Self>> {
         let finished = stream.finished();
         let Ahead::Whole(good) = ahead(&stream.file, 0, MessageHeader::Schema)? else {
-            // Its writer died over the first message: it has no rows.
+            // Its writer died while it wrote the first message: there are no rows.
             fs::remove_file(&stream.path)?;
             return Ok(None);
         };
@@ -59,7 +63,7 @@ impl Conversion {
         if let Some(problem) = problem {
             return Err(io::Error::new(ErrorKind::InvalidData, problem));
         }
-        // The writer died between the two last steps.
+        // A writer died after it had renamed the file, and before it removed the stream.
         if finished.try_exists()? {
             fs::remove_file(&stream.path)?;
             return Ok(None);
@@ -74,7 +78,7 @@ impl Conversion {
         Ok(Some(conversion))
     }
 
-    /// Takes the next rows over; what became of the stream once all are.
+    /// Converts the next message. Returns the result after the last one.
     pub(crate) fn step(&mut self) -> io::Result<Option<ConvertedStream>> {
         let Some(target) = &mut self.target else { return Ok(Some(ConvertedStream::default())) };
         let ahead = ahead(&self.stream.file, self.good, MessageHeader::RecordBatch)?;
@@ -116,8 +120,7 @@ impl Drop for Conversion {
     }
 }
 
-/// Runs what reads a stream: of one whose bytes were changed it may panic, and others are still to
-/// be written.
+/// Runs code that reads a stream. It may panic on changed bytes, which must not end the writer.
 fn unless_damaged<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let damaged = |_| Err(io::Error::new(ErrorKind::InvalidData, "is damaged"));
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(damaged)

@@ -1,8 +1,8 @@
 //! Records and reports of a sample's call, as one JSON object.
 //!
-//! - A call on several samples recorded lists of one value a sample, which are taken apart; what is
-//!   no such list belongs to each of them.
-//! - The text of a judge (`answer`) has a column of its own.
+//! - A call on several samples records lists with one value per sample, which are split; any other
+//!   value belongs to each sample.
+//! - The text of a judge (`answer`) is a separate column.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(crate) struct SampleExtra {
     pub answer: Option<String>,
 }
 
-/// Returns the records and reports of one function for these samples; only of those with anything.
+/// Returns the records and reports of one function, for those of the samples that have any.
 pub(crate) fn extras(batch: &Batch, function: FunctionId, samples: &Range<usize>) -> BTreeMap<usize, SampleExtra> {
     let mut found: BTreeMap<usize, SampleExtra> = BTreeMap::new();
     let records = batch.records_in(function, samples);
@@ -58,7 +58,7 @@ pub(crate) fn extras(batch: &Batch, function: FunctionId, samples: &Range<usize>
     found
 }
 
-/// Gives each sample its value.
+/// Calls `give` with the value of each sample.
 fn spread(places: &[usize], samples: &Range<usize>, value: Value, mut give: impl FnMut(usize, Value)) {
     match value {
         Value::Array(values) if values.len() == places.len() => {
@@ -70,12 +70,12 @@ fn spread(places: &[usize], samples: &Range<usize>, value: Value, mut give: impl
     }
 }
 
-/// Whose a recorded value is.
+/// The samples that a recorded value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueScope {
-    /// That of the call's first sample.
+    /// The call's first sample.
     First,
-    /// One a sample, or the same for each.
+    /// Each sample: one value per sample, or the same value for all.
     Each,
 }
 

@@ -1,10 +1,8 @@
-//! The columns of a journal, their order and their types (docs/journal.md), and the properties of
-//! its Parquet files.
+//! The metadata of a journal's parts, and the properties of their Parquet files.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_schema::Schema;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -26,54 +24,16 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 /// The fastest level: texts shrink to a quarter, and others to little less at ten times the cost.
 const ZSTD_LEVEL: i32 = 1;
 
-fn names() -> DataType {
-    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-}
-
-/// The schema of a part, of texts and chosen columns of these names and kinds.
-pub(crate) fn schema(texts: &[(String, Kind)], dispatcher: &str) -> SchemaRef {
-    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-    let fixed = [
-        ("run", names(), false),
-        ("batch", DataType::UInt64, false),
-        ("step", DataType::Int64, true),
-        ("rank", DataType::Int32, false),
-        ("group", DataType::UInt32, false),
-        ("sample", DataType::UInt32, false),
-        ("function", names(), false),
-        ("version", DataType::Utf8, false),
-        ("weight", DataType::Float32, false),
-        ("value", DataType::Float64, true),
-        ("reward", DataType::Float32, true),
-        ("status", names(), false),
-        ("reason", DataType::Utf8, true),
-        ("traceback", DataType::Utf8, true),
-        ("submitted", time, false),
-        ("queue_s", DataType::Float64, false),
-        ("run_s", DataType::Float64, false),
-        ("attempts", DataType::UInt16, false),
-        ("prompt_tokens", DataType::Int64, true),
-        ("completion_tokens", DataType::Int64, true),
-        ("cost", DataType::Float64, true),
-        ("answer", DataType::Utf8, true),
-        ("extra", DataType::Utf8, true),
-    ];
-    let fixed = fixed.into_iter().map(|(name, kind, nullable)| Field::new(name, kind, nullable));
-    let chosen = texts.iter().map(|(name, _)| Field::new(name, DataType::Utf8, true));
-    let kinds: serde_json::Map<_, _> =
-        texts.iter().map(|(name, kind)| (plain(name).to_owned(), kind.name().into())).collect();
-    let metadata = [
-        (SCHEMA_KEY, SCHEMA.to_owned()),
-        (KINDS_KEY, serde_json::Value::Object(kinds).to_string()),
-        (DISPATCHER_KEY, dispatcher.to_owned()),
-    ];
-    let metadata: HashMap<String, String> = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    Arc::new(Schema::new_with_metadata(fixed.chain(chosen).collect::<Vec<_>>(), metadata))
-}
-
-/// The name of a text or chosen column as the user knows it.
-fn plain(column: &str) -> &str {
-    column.strip_prefix("column_").unwrap_or(column)
+/// The metadata of a part with texts and chosen columns of these names and kinds.
+pub(crate) fn metadata(texts: &[(String, Kind)], dispatcher: &str) -> HashMap<String, String> {
+    // The names of chosen columns are the user's here.
+    let kinds = texts.iter().map(|(name, kind)| (name.strip_prefix("column_").unwrap_or(name), kind));
+    let kinds: BTreeMap<_, _> = kinds.collect();
+    HashMap::from([
+        (SCHEMA_KEY.to_owned(), SCHEMA.to_owned()),
+        (KINDS_KEY.to_owned(), serde_json::json!(kinds).to_string()),
+        (DISPATCHER_KEY.to_owned(), dispatcher.to_owned()),
+    ])
 }
 
 /// Returns the properties of the Parquet file for a stream with this schema.

@@ -1,5 +1,5 @@
-//! Ends of a stream's messages, by their heads alone: a stream whose writer died is told from one
-//! that is damaged, or that can't be read now.
+//! Finds the ends of a stream's messages from their heads, so that a stream whose writer died can
+//! be told from a damaged one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -7,23 +7,23 @@ use std::os::unix::fs::FileExt;
 
 use arrow_ipc::{MessageHeader, root_as_message};
 
-/// A mark, and the size of what follows.
+/// Size of a head: a mark, and the size of the metadata that follow.
 const HEAD: u64 = 8;
 const MARK: [u8; 4] = [0xff; 4];
 
-/// Content of a stream at a place.
+/// Content of a stream at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ahead {
-    /// The message, and those before it, are whole; where it ends.
+    /// A complete message that ends at this position.
     Whole(u64),
-    /// The stream ends, between two messages.
+    /// The end of the stream.
     End,
-    /// It ends within a message.
+    /// An incomplete message.
     BreaksOff,
 }
 
-/// Returns the content at `at`, up to the next message of a kind. An error means that it is not a
-/// stream.
+/// Returns the content from `at` to the end of the next message of a kind. An error means that the
+/// file is not a stream.
 pub(crate) fn ahead(file: &File, mut at: u64, kind: MessageHeader) -> io::Result<Ahead> {
     let length = file.metadata()?.len();
     loop {

@@ -1,9 +1,9 @@
-//! The journal: each outcome of a dispatcher as a row on disk, Parquet in the end.
+//! The journal: each outcome of a dispatcher as a row on disk, in Parquet files.
 //!
-//! - Observing a batch only pushes to a bounded queue and never waits; one thread writes.
-//! - A part grows as an Arrow stream and becomes a Parquet file of the same name, which is there
-//!   whole or not at all. The holder of the lock on a stream owns it.
-//! - Trouble with the disk costs rows, which are counted, and never a batch.
+//! - Reporting a group pushes it to a bounded queue and never waits; one thread writes.
+//! - A part grows as an Arrow stream and becomes a Parquet file of the same name, which is complete
+//!   or does not exist. The holder of the lock on a stream owns it.
+//! - Rows that the disk refuses are dropped and counted. Batches go on.
 
 mod config;
 mod conversion;

@@ -1,8 +1,8 @@
 //! One part while it grows: an Arrow stream in a file that its owner holds locked.
 //!
-//! - A stream ends with a whole message, or with the piece of one that its owner died over: what is
-//!   behind the last whole message counts for nothing.
-//! - The name of a part is given once: no two writers share one, whatever their run and process.
+//! - A stream ends with a complete message, unless its owner died while it wrote one. Bytes after
+//!   the last complete message are ignored.
+//! - The name of a part is used once: no two writers share one, whatever their run and process.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Schema};
 use rustix::fs::{FlockOperation, flock};
 
 pub(crate) const STREAM: &str = "arrows";
 pub(crate) const FINISHED: &str = "parquet";
-/// Bytes that buffers in a message begin at a multiple of: less is lost between small ones.
+/// Alignment of the buffers in a message: small, so that little is lost between small buffers.
 const ALIGNMENT: usize = 8;
 
 pub(crate) fn io_error(error: ArrowError) -> io::Error {
@@ -51,7 +51,7 @@ impl PartNames {
     pub(crate) fn new(folder: PathBuf, run: &str, rank: i32) -> Self {
         let safe = |letter: char| if letter.is_ascii_alphanumeric() || "._".contains(letter) { letter } else { '-' };
         let run: String = run.chars().take(100).map(safe).collect();
-        // A name that begins with a dot is one of a hidden file.
+        // The file would be hidden.
         let run = run.trim_start_matches('.');
         Self { folder, stem: format!("{run}-r{rank}-{}", std::process::id()), next: 0 }
     }
@@ -60,7 +60,7 @@ impl PartNames {
         &self.folder
     }
 
-    /// A new file, locked, of a name that no part has.
+    /// Makes a locked file with a name that no part has.
     fn create(&mut self) -> io::Result<OwnedStream> {
         loop {
             let path = self.folder.join(format!("{}-{:05}.{STREAM}", self.stem, self.next));
@@ -69,7 +69,7 @@ impl PartNames {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 file => file?,
             };
-            // A process that recovers streams may have taken it for one whose writer died.
+            // A recovering process may have locked it first.
             let Some(stream) = OwnedStream::lock(path, file) else { continue };
             if stream.finished().exists() {
                 fs::remove_file(&stream.path)?;
@@ -87,18 +87,18 @@ pub(crate) struct OwnedStream {
 }
 
 impl OwnedStream {
-    /// A new stream, unless somebody else took it for one whose writer died.
+    /// Locks a new stream; `None` if a recovering process has it.
     fn lock(path: PathBuf, file: File) -> Option<Self> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(error) if io::Error::from(error).kind() == ErrorKind::WouldBlock => return None,
             // A file system without locks: a file that can't be locked is not recovered.
             _ => {}
         }
-        Self { path, file }.if_there()
+        Self { path, file }.if_linked()
     }
 
-    /// A stream that another writer left; `None` where somebody holds it, where it is gone, and
-    /// where this user may only read it. An error where it is not known whether its writer lives.
+    /// Locks a stream whose writer died; `None` if another process holds it, if it is gone, or if
+    /// this user may only read it. Returns an error if it can't be known whether its writer lives.
     pub(crate) fn abandoned(path: &Path) -> io::Result<Option<Self>> {
         let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -109,7 +109,7 @@ impl OwnedStream {
             }
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from) {
-            Ok(()) => Ok(Self { path: path.to_owned(), file }.if_there()),
+            Ok(()) => Ok(Self { path: path.to_owned(), file }.if_linked()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) => {
                 let problem = format!("can't be locked ({error}), so nobody knows whether its writer lives");
@@ -118,12 +118,12 @@ impl OwnedStream {
         }
     }
 
-    fn if_there(self) -> Option<Self> {
+    fn if_linked(self) -> Option<Self> {
         let there = self.file.metadata().is_ok_and(|file| file.nlink() > 0);
         there.then_some(self)
     }
 
-    /// The Parquet file of this part.
+    /// Returns the path of the part's Parquet file.
     pub(crate) fn finished(&self) -> PathBuf {
         self.path.with_extension(FINISHED)
     }
@@ -133,21 +133,16 @@ impl OwnedStream {
 pub(crate) struct Stream {
     owned: OwnedStream,
     encoder: StreamEncoder,
-    schema: SchemaRef,
-    /// Up to the last whole message.
+    /// Bytes of the complete messages.
     bytes: u64,
     rows: u64,
 }
 
 impl Stream {
-    pub(crate) fn create(names: &mut PartNames, schema: SchemaRef) -> io::Result<Self> {
+    pub(crate) fn create(names: &mut PartNames, schema: &Schema) -> io::Result<Self> {
         let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5).map_err(io_error)?;
-        let encoder = StreamEncoder::try_new_with_options(&schema, options).map_err(io_error)?;
-        Ok(Self { owned: names.create()?, encoder, schema, bytes: 0, rows: 0 })
-    }
-
-    pub(crate) const fn schema(&self) -> &SchemaRef {
-        &self.schema
+        let encoder = StreamEncoder::try_new_with_options(schema, options).map_err(io_error)?;
+        Ok(Self { owned: names.create()?, encoder, bytes: 0, rows: 0 })
     }
 
     pub(crate) const fn bytes(&self) -> u64 {
@@ -158,7 +153,7 @@ impl Stream {
         self.rows
     }
 
-    /// Adds rows; when that is back they are the system's, and outlive this process.
+    /// Appends rows. After it returns they are in the system's cache, and survive this process.
     pub(crate) fn append(&mut self, rows: &RecordBatch) -> io::Result<()> {
         let mut message = Vec::new();
         for buffer in self.encoder.encode(rows).map_err(io_error)? {
@@ -170,12 +165,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns whether the file was removed under its writer.
+    /// Returns whether the file was removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.owned.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// Ends the stream after its last whole message.
+    /// Ends the stream after its last complete message.
     pub(crate) fn end(self) -> OwnedStream {
         let mut owned = self.owned;
         let end = |file: &mut File| -> io::Result<()> {
@@ -186,7 +181,7 @@ impl Stream {
             }
             Ok(())
         };
-        // A stream without the mark of its end ends at its last message.
+        // A stream without an end mark ends at its last message.
         let _ = end(&mut owned.file);
         owned
     }

@@ -1,4 +1,4 @@
-//! Problems of a journal, reported once.
+//! Problems of a journal, each kind of which is reported once.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -13,15 +13,15 @@ pub(crate) enum Problem {
     Texts = 4,
     /// The end of a stream of a writer that was killed can't be read.
     Recovery = 8,
-    /// A defect.
+    /// The writer's thread panicked.
     Writer = 16,
-    /// A stream stays one: its rows are there, so that it must not count as lost rows.
+    /// A stream could not become a Parquet file. Its rows are there, so none counts as lost.
     Conversion = 32,
 }
 
 pub(crate) type ProblemListener = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Tells each kind of trouble once, on the writer's thread.
+/// Reports each kind of problem once, on the writer's thread.
 pub(crate) struct ProblemReports {
     /// The kinds that were reported.
     reported: AtomicU8,
@@ -33,7 +33,7 @@ impl ProblemReports {
         Self { reported: AtomicU8::new(0), listener }
     }
 
-    pub(crate) fn tell(&self, kind: Problem, reason: impl FnOnce() -> String) {
+    pub(crate) fn report(&self, kind: Problem, reason: impl FnOnce() -> String) {
         if self.reported.fetch_or(kind as u8, Ordering::Relaxed) & kind as u8 == 0 {
             (self.listener)(&reason());
         }

@@ -1,6 +1,7 @@
-//! Streams whose writers died: the next reader or writer makes Parquet files of them.
+//! Recovery: the next reader or writer of a folder makes Parquet files of streams whose writers
+//! died.
 //!
-//! A stream that somebody holds locked is left alone: its writer lives, or somebody else is at it.
+//! A locked stream is left alone: its writer lives, or another process converts it.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -8,39 +9,38 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::journal::conversion::Conversion;
-use crate::journal::part::{OwnedStream, is_stream};
+use crate::journal::part::is_stream;
 
 /// Result of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Parts that were made, and the rows in them.
+    /// Number of new Parquet files, and of the rows in them.
     pub parts: u64,
     pub rows: u64,
-    /// Streams that broke off within a message, and the bytes of these messages.
+    /// Number of streams that end within a message, and the bytes of these messages.
     pub cut: u64,
     pub cut_bytes: u64,
-    /// Streams that stay as they are, those of living writers aside, and why.
+    /// Streams that stay as they are, with the reasons; without those of living writers.
     pub left: Vec<(PathBuf, String)>,
 }
 
-/// The streams in a folder, those that are being written too.
+/// Returns the streams in a folder, also those that are being written.
 pub(crate) fn streams(folder: &Path) -> io::Result<VecDeque<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         paths.push(entry?.path());
     }
-    // Opening a pipe waits for its other end.
+    // Opening a pipe would wait for its other end.
     paths.retain(|path| is_stream(path) && path.is_file());
     paths.sort();
     Ok(paths.into())
 }
 
-/// Makes Parquet files of all streams in a folder whose writers died.
+/// Makes Parquet files of the streams in a folder whose writers died.
 pub fn recover(folder: &Path) -> io::Result<Recovery> {
     let mut recovered = Recovery::default();
     for path in streams(folder)? {
-        let conversion = OwnedStream::abandoned(&path).and_then(|stream| stream.map_or(Ok(None), Conversion::start));
-        let converted = conversion.and_then(|conversion| {
+        let converted = Conversion::of_abandoned(&path).and_then(|conversion| {
             let Some(mut conversion) = conversion else { return Ok(None) };
             loop {
                 if let Some(converted) = conversion.step()? {

@@ -1,7 +1,7 @@
-//! Rows out of the cells of complete groups: sample by sample, function by function.
+//! Rows of the cells of complete groups: sample by sample, function by function.
 //!
-//! Rows gather in a table until it is full, and leave it as a record batch; the names that repeat
-//! in all rows (run, functions, statuses) are dictionaries made once.
+//! A table collects rows until it is full, and becomes a record batch. Run, functions and statuses
+//! are dictionaries that are made once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow_array::builder::{Float32Builder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, DictionaryArray, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray,
+    Array, ArrayRef, DictionaryArray, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray,
     TimestampMicrosecondArray, UInt16Array, UInt32Array, UInt64Array,
 };
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::ArrowError;
 use guerdon_core::batch::Batch;
 use guerdon_core::clock::seconds;
 use guerdon_core::outcome::{Note, Status, Times};
@@ -22,17 +22,17 @@ use guerdon_core::report::Usage;
 
 use crate::journal::config::{FunctionName, JournalConfig, JournalSources};
 use crate::journal::extra::extras;
-use crate::journal::texts::TextColumn;
+use crate::journal::texts::{Kind, TextColumn};
 
-/// Batches of one engine, by their bits: more than any makes.
+/// Bits for the number of a batch of one engine: more than any engine needs.
 const BATCH_BITS: u32 = 24;
-/// Rows of a full table; one is also full by its bytes of text.
+/// Rows of a full table, and its bytes of text.
 const MOST_ROWS: usize = 1 << 16;
 const MOST_BYTES: usize = 32 << 20;
-/// Longest part of a reason and of a traceback: the traceback's end says what happened.
+/// Bytes that are kept of a reason, from its start, and of a traceback, from its end.
 const LONGEST_REASON: usize = 4 << 10;
 const LONGEST_TRACEBACK: usize = 64 << 10;
-/// Longest text: more than any completion has, and few enough for a column of 32-bit offsets.
+/// Bytes of the longest text: more than any completion has, and within 32-bit offsets.
 const LONGEST_TEXT: usize = 256 << 20;
 
 /// Values that are the same in all rows of a dispatcher.
@@ -40,7 +40,7 @@ pub(crate) struct Constants {
     rank: i32,
     functions: Vec<FunctionName>,
     describe: fn(Note) -> (String, Option<String>),
-    /// The number in front of a batch's own.
+    /// Added to the number of each batch.
     first_batch: u64,
     /// Microseconds since 1970 when the engine's clock showed zero.
     epoch_us: i64,
@@ -67,8 +67,8 @@ impl Constants {
     }
 }
 
-/// Returns the first number of an engine's batches, so that those of two engines of a rank differ:
-/// of one process by the count, of a run that was started again by the time.
+/// Returns a first number for an engine's batches, which differs between the engines of a rank:
+/// within a process by the count, and after a restart by the time.
 fn first_batch(now: Duration) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let seconds = now.as_secs() & ((1 << 28) - 1); // with `BATCH_BITS` exact in a float
@@ -77,7 +77,7 @@ fn first_batch(now: Duration) -> u64 {
     seconds.max(before + 1) << BATCH_BITS
 }
 
-/// Rows that are not written yet.
+/// The table: rows that are not written yet.
 #[derive(Default)]
 pub(crate) struct Rows {
     count: usize,
@@ -120,8 +120,8 @@ impl Rows {
         self.count >= MOST_ROWS || self.bytes >= MOST_BYTES
     }
 
-    /// Adds the rows of complete groups that follow each other. `texts` are the columns of all
-    /// samples that were read together, of which theirs begin at `at`.
+    /// Adds the rows of consecutive complete groups. Their texts begin at `at` in the columns
+    /// `texts`.
     pub(crate) fn add(
         &mut self,
         constants: &Constants,
@@ -198,51 +198,51 @@ impl Rows {
         self.cost.append_option(usage.map(|usage| usage.cost).filter(|cost| *cost > 0.0));
     }
 
-    /// The rows as a record batch, leaving none; `None` without rows.
+    /// Removes the rows and returns them as a record batch, with the columns of docs/journal.md:
+    /// each with its name, its values and whether it has nulls.
     pub(crate) fn finish(
         &mut self,
         constants: &Constants,
-        schema: &SchemaRef,
-    ) -> Result<Option<RecordBatch>, ArrowError> {
-        let mut rows = std::mem::take(self);
-        if rows.count == 0 {
-            return Ok(None);
+        texts: &[(String, Kind)],
+    ) -> Result<RecordBatch, ArrowError> {
+        fn array(array: impl Array + 'static) -> ArrayRef {
+            Arc::new(array)
         }
         let named = |keys: Vec<i32>, names: &ArrayRef| {
-            DictionaryArray::<Int32Type>::try_new(Int32Array::from(keys), names.clone())
-                .map(|array| Arc::new(array) as ArrayRef)
+            DictionaryArray::<Int32Type>::try_new(Int32Array::from(keys), names.clone()).map(array)
         };
-        let mut columns: Vec<ArrayRef> = vec![
-            named(vec![0; rows.count], &constants.run)?,
-            Arc::new(UInt64Array::from(rows.batch)),
-            Arc::new(rows.step.finish()),
-            Arc::new(Int32Array::from(vec![constants.rank; rows.count])),
-            Arc::new(UInt32Array::from(rows.group)),
-            Arc::new(UInt32Array::from(rows.sample)),
-            named(rows.function, &constants.names)?,
-            Arc::new(rows.version.finish()),
-            Arc::new(Float32Array::from(rows.weight)),
-            Arc::new(rows.value.finish()),
-            Arc::new(rows.reward.finish()),
-            named(rows.status, &constants.statuses)?,
-            Arc::new(rows.reason.finish()),
-            Arc::new(rows.traceback.finish()),
-            Arc::new(TimestampMicrosecondArray::from(rows.submitted).with_timezone("UTC")),
-            Arc::new(Float64Array::from(rows.queue_s)),
-            Arc::new(Float64Array::from(rows.run_s)),
-            Arc::new(UInt16Array::from(rows.attempts)),
-            Arc::new(rows.prompt_tokens.finish()),
-            Arc::new(rows.completion_tokens.finish()),
-            Arc::new(rows.cost.finish()),
-            Arc::new(rows.answer.finish()),
-            Arc::new(rows.extra.finish()),
+        let mut rows = std::mem::take(self);
+        let fixed = [
+            ("run", named(vec![0; rows.count], &constants.run)?, false),
+            ("batch", array(UInt64Array::from(rows.batch)), false),
+            ("step", array(rows.step.finish()), true),
+            ("rank", array(Int32Array::from(vec![constants.rank; rows.count])), false),
+            ("group", array(UInt32Array::from(rows.group)), false),
+            ("sample", array(UInt32Array::from(rows.sample)), false),
+            ("function", named(rows.function, &constants.names)?, false),
+            ("version", array(rows.version.finish()), false),
+            ("weight", array(Float32Array::from(rows.weight)), false),
+            ("value", array(rows.value.finish()), true),
+            ("reward", array(rows.reward.finish()), true),
+            ("status", named(rows.status, &constants.statuses)?, false),
+            ("reason", array(rows.reason.finish()), true),
+            ("traceback", array(rows.traceback.finish()), true),
+            ("submitted", array(TimestampMicrosecondArray::from(rows.submitted).with_timezone("UTC")), false),
+            ("queue_s", array(Float64Array::from(rows.queue_s)), false),
+            ("run_s", array(Float64Array::from(rows.run_s)), false),
+            ("attempts", array(UInt16Array::from(rows.attempts)), false),
+            ("prompt_tokens", array(rows.prompt_tokens.finish()), true),
+            ("completion_tokens", array(rows.completion_tokens.finish()), true),
+            ("cost", array(rows.cost.finish()), true),
+            ("answer", array(rows.answer.finish()), true),
+            ("extra", array(rows.extra.finish()), true),
         ];
-        columns.extend(rows.texts.into_iter().map(|mut text| Arc::new(text.finish()) as ArrayRef));
-        RecordBatch::try_new(schema.clone(), columns).map(Some)
+        let chosen = texts.iter().zip(rows.texts).map(|((name, _), mut text)| (&**name, array(text.finish()), true));
+        RecordBatch::try_from_iter_with_nullable(fixed.into_iter().chain(chosen))
     }
 }
 
-/// Adds a text to a column, and its bytes to those of all.
+/// Appends a text to a column, and adds its bytes to the sum.
 fn add_text(column: &mut StringBuilder, bytes: &mut usize, text: Option<&str>) {
     let text = text.filter(|text| text.len() <= LONGEST_TEXT);
     *bytes += text.map_or(0, str::len);
@@ -257,7 +257,7 @@ fn tail(text: &str, most: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }
 
-/// The samples of these groups, in the order in which their rows come.
+/// Returns the samples of these groups, in the order of their rows.
 pub(crate) fn samples_of(groups: &[usize], size: usize) -> Vec<u32> {
     groups.iter().flat_map(|group| group * size..(group + 1) * size).map(|sample| sample as u32).collect()
 }

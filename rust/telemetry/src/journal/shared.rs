@@ -1,8 +1,8 @@
-//! State that the writer's thread shares with the threads that bring it groups or wait for it.
+//! State that the writer's thread shares with the threads that complete groups, and with the
+//! handle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 
 use guerdon_core::batch::Batch;
 use guerdon_core::payload::SharedPayload;
@@ -33,7 +33,7 @@ pub(crate) struct CompleteGroups {
     pub payload: Option<SharedPayload>,
 }
 
-/// State that the writer's thread shares with the others.
+/// See the module.
 pub(crate) struct WriterState {
     pub queue: Queue<CompleteGroups>,
     pub problems: ProblemReports,
@@ -41,7 +41,7 @@ pub(crate) struct WriterState {
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
     pub lost: AtomicU64,
-    /// About how many bytes of texts a sample has. Written by the writer.
+    /// Approximate bytes of a sample's texts. Written by the writer.
     text_bytes: AtomicU64,
 }
 
@@ -62,12 +62,12 @@ impl WriterState {
         Counts { rows: of(&self.rows), dropped: of(&self.lost) + self.queue.dropped(), bytes: of(&self.bytes) }
     }
 
-    /// About how many bytes of texts a sample has.
+    /// Returns the approximate bytes of a sample's texts.
     pub(crate) fn text_bytes(&self) -> usize {
         usize::try_from(self.text_bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Learns how long texts are, for the bound of the queue.
+    /// Updates the bytes of a sample's texts, which the bound of the queue depends on.
     pub(crate) fn measure(&self, columns: &[TextColumn], samples: usize) {
         let bytes: usize = columns.iter().flat_map(|column| &column.values).flatten().map(String::len).sum();
         let mean = (bytes / samples.max(1)) as u64;
@@ -76,18 +76,14 @@ impl WriterState {
     }
 }
 
-/// Says that the writer has ended, however it did.
-pub(crate) struct AtEnd {
-    pub shared: Arc<WriterState>,
-    /// Gone with it, which its receiver sees.
-    pub _ending: Sender<()>,
-}
+/// Guard on the writer's thread: ends the queue however the thread ends, and reports a panic.
+pub(crate) struct WriterGuard(pub Arc<WriterState>);
 
-impl Drop for AtEnd {
+impl Drop for WriterGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.problems.tell(Problem::Writer, || "its thread failed, and nothing more is written".to_owned());
+            self.0.problems.report(Problem::Writer, || "its thread failed, and nothing more is written".to_owned());
         }
-        self.shared.queue.end();
+        self.0.queue.end();
     }
 }

@@ -1,10 +1,12 @@
-//! Texts and chosen columns of rows, which the engine does not know: somebody else reads them.
+//! Texts and chosen columns of rows. The engine has no access to them; a `TextSource` reads them.
 
 use guerdon_core::payload::SharedPayload;
+use serde::Serialize;
 use serde_json::Value;
 
-/// Form of a column of texts, in all of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Form of a column of texts, the same in all rows of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Strings as they are.
     Text,
@@ -12,22 +14,11 @@ pub enum Kind {
     Json,
 }
 
-impl Kind {
-    /// Returns the name in the key-value metadata of a part.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}
-
 /// One column of some samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextColumn {
     pub kind: Kind,
-    /// One a sample; `None` if there is none.
+    /// One per sample.
     pub values: Vec<Option<String>>,
 }
 
@@ -38,21 +29,18 @@ impl TextColumn {
         Self { kind: Kind::Text, values: vec![None; samples] }
     }
 
-    /// The same values as JSON.
-    pub(crate) fn into_json(self) -> Self {
-        let json = |text: String| Value::String(text).to_string();
-        match self.kind {
-            Kind::Json => self,
-            Kind::Text => {
-                Self { kind: Kind::Json, values: self.values.into_iter().map(|value| value.map(json)).collect() }
-            }
+    /// Makes JSON of its strings.
+    pub(crate) fn make_json(&mut self) {
+        self.kind = Kind::Json;
+        for value in self.values.iter_mut().flatten() {
+            *value = Value::String(std::mem::take(value)).to_string();
         }
     }
 }
 
-/// Reads the texts of samples out of what their calls are made of.
+/// Reads the texts of samples from the values of their calls.
 pub trait TextSource: Send + Sync {
-    /// One column for each that the journal has, of these samples; `None` where they can't be read
-    /// any more. Called on the writer's thread alone; may wait.
+    /// Returns each text column of the journal for these samples; `None` if the values are gone.
+    /// Called on the writer's thread only; may wait.
     fn read(&self, payload: &SharedPayload, samples: &[u32]) -> Option<Vec<TextColumn>>;
 }

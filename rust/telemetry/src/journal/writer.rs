@@ -1,9 +1,9 @@
-//! The writer's thread: takes complete groups, makes rows of them and brings them to disk.
+//! The writer's thread: makes rows of complete groups and writes them to disk.
 //!
-//! - Completed rows are on disk within `GATHER` and the time that it takes to write, unless texts
-//!   must be read and Python lets nobody in.
-//! - Between rows it goes on with parts that become Parquet files: rows go first.
-//! - If the disk takes nothing, rows are dropped and counted, and it tries again after a while.
+//! - Rows are on disk within `GATHER` and the time that it takes to write, unless it waits for the
+//!   GIL to read texts.
+//! - It makes Parquet files of finished parts while no rows wait.
+//! - If a write fails, rows are dropped and counted until the next try.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use arrow_schema::Schema;
 use guerdon_core::payload::SharedPayload;
 
+use crate::journal::config::JournalConfig;
 use crate::journal::conversion::Conversion;
-use crate::journal::layout::schema;
+use crate::journal::layout::metadata;
 use crate::journal::part::{OwnedStream, PartNames, Stream};
 use crate::journal::problems::Problem;
 use crate::journal::recovery::streams;
@@ -25,68 +27,65 @@ use crate::journal::rows::{Constants, Rows, samples_of};
 use crate::journal::shared::{CompleteGroups, WriterState};
 use crate::journal::texts::{Kind, TextColumn, TextSource};
 
-/// Time that rows gather before they are written: a message of few rows is mostly header.
+/// Time for which rows are collected before a write: a message of few rows is mostly header.
 const GATHER: Duration = Duration::from_millis(200);
-/// Number of rows that are written at once.
+/// Number of waiting rows that are written without further delay.
 const ENOUGH: usize = 1 << 14;
-/// The most samples that are looked at in one go: Python's lock is soon given back, and few have
-/// their texts in memory twice.
+/// The most samples whose texts are read at once, and their bytes: the GIL is held for a short
+/// time, and few texts are in memory twice.
 const SAMPLES_AT_ONCE: usize = 1 << 12;
 const BYTES_AT_ONCE: usize = 32 << 20;
-/// When a disk that took nothing is tried again.
+/// Pause after a failed write.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct Writer {
     shared: Arc<WriterState>,
     source: Option<Arc<dyn TextSource>>,
     names: PartNames,
-    /// Names of texts and chosen columns, with their kinds in the part that is being written.
+    /// Names of texts and chosen columns, with their kinds in the current part.
     texts: Vec<(String, Kind)>,
     dispatcher: String,
     rotate: u64,
     constants: Constants,
     rows: Rows,
     stream: Option<Stream>,
-    /// Streams that are to become Parquet files, and the one that does.
+    /// Finished streams of this writer, which are to become Parquet files.
     finished: VecDeque<OwnedStream>,
     /// Streams that other writers may have left. Opened one by one: there may be thousands.
     others: VecDeque<PathBuf>,
+    /// The conversion in progress.
     conversion: Option<Conversion>,
-    /// The disk takes nothing until then.
-    rests_until: Option<Instant>,
+    /// No write is tried before this moment.
+    retry_at: Option<Instant>,
 }
 
 impl Writer {
     pub(crate) fn new(
-        shared: Arc<WriterState>,
-        source: Option<Arc<dyn TextSource>>,
-        names: PartNames,
-        texts: Vec<String>,
-        dispatcher: String,
-        rotate: u64,
+        config: JournalConfig,
         constants: Constants,
+        source: Option<Arc<dyn TextSource>>,
+        shared: Arc<WriterState>,
     ) -> Self {
-        let texts = texts.into_iter().map(|name| (name, Kind::Text)).collect();
         Self {
             shared,
             source,
-            names,
-            texts,
-            dispatcher,
-            rotate,
+            names: PartNames::new(config.folder, &config.run, config.rank),
+            texts: config.texts.into_iter().map(|name| (name, Kind::Text)).collect(),
+            dispatcher: config.dispatcher,
+            rotate: config.rotate,
             constants,
             rows: Rows::default(),
             stream: None,
             finished: VecDeque::new(),
             others: VecDeque::new(),
             conversion: None,
-            rests_until: None,
+            retry_at: None,
         }
     }
 
-    /// Until the end of the queue, and of all parts.
+    /// Runs until the queue has ended and all parts are Parquet files.
     pub(crate) fn run(mut self) {
-        self.shared.queue.serve();
+        self.shared.queue.set_consumer();
         // Streams of other runs.
         self.others = streams(self.names.folder()).unwrap_or_default();
         loop {
@@ -106,7 +105,7 @@ impl Writer {
         while self.convert() {}
     }
 
-    /// Lets rows come together.
+    /// Waits for more rows, for `GATHER` at most.
     fn gather(&mut self) {
         let due = Instant::now() + GATHER;
         loop {
@@ -129,14 +128,14 @@ impl Writer {
             if taken.is_empty() {
                 break;
             }
-            for groups in together(taken) {
+            for groups in merged(taken) {
                 self.add(groups);
             }
             self.flush();
         }
         let dropped = self.shared.queue.dropped();
         if dropped > 0 {
-            self.shared.problems.tell(Problem::Overflow, || {
+            self.shared.problems.report(Problem::Overflow, || {
                 format!(
                     "rows come faster than they can be written: {dropped} were dropped so far, and stats() counts on. \
                      Journal fewer columns, or without texts"
@@ -166,15 +165,15 @@ impl Writer {
         }
     }
 
-    /// The texts of samples, as the part that is being written has them; a part of another kind
-    /// begins where one can't be written so.
+    /// Reads the texts of samples in the kinds of the current part. Begins a new part if a column
+    /// changes from text to JSON.
     fn read(&mut self, payload: Option<&SharedPayload>, samples: &[u32]) -> Vec<TextColumn> {
         if self.texts.is_empty() {
             return Vec::new();
         }
         let read = payload.zip(self.source.as_ref()).and_then(|(payload, source)| source.read(payload, samples));
         let mut columns = read.filter(|columns| columns.len() == self.texts.len()).unwrap_or_else(|| {
-            self.shared.problems.tell(Problem::Texts, || {
+            self.shared.problems.report(Problem::Texts, || {
                 "texts and columns of some rows could not be read, and stay empty there".to_owned()
             });
             vec![TextColumn::empty(samples.len()); self.texts.len()]
@@ -189,14 +188,14 @@ impl Writer {
         for ((_, kind), column) in self.texts.iter_mut().zip(&mut columns) {
             match (*kind, column.kind) {
                 (Kind::Text, Kind::Json) => *kind = Kind::Json,
-                (Kind::Json, Kind::Text) => *column = std::mem::replace(column, TextColumn::empty(0)).into_json(),
+                (Kind::Json, Kind::Text) => column.make_json(),
                 _ => {}
             }
         }
         columns
     }
 
-    /// Brings the table to disk.
+    /// Writes the table to disk.
     fn flush(&mut self) {
         let rows = self.rows.count() as u64;
         if rows == 0 {
@@ -208,7 +207,7 @@ impl Writer {
             }
             Err(error) => {
                 self.shared.lost.fetch_add(rows, Ordering::Relaxed);
-                self.rest(&error);
+                self.back_off(&error);
             }
         }
         if self.stream.as_ref().is_some_and(|stream| stream.bytes() >= self.rotate) {
@@ -218,35 +217,34 @@ impl Writer {
 
     fn append(&mut self) -> io::Result<()> {
         if let Some(stream) = self.stream.take_if(|stream| stream.is_gone()) {
-            // Its rows are lost; the folder may come back.
+            // Its rows are lost. A new part is tried, since the folder may exist again.
             self.shared.rows.fetch_sub(stream.rows(), Ordering::Relaxed);
             self.shared.lost.fetch_add(stream.rows(), Ordering::Relaxed);
             let path = stream.end().path.display().to_string();
             self.shared
                 .problems
-                .tell(Problem::Disk, || format!("{path} was removed while it was written, with its rows"));
+                .report(Problem::Disk, || format!("{path} was removed while it was written, with its rows"));
         }
-        let known = self.stream.as_ref().map(|stream| stream.schema().clone());
-        let schema = known.unwrap_or_else(|| schema(&self.texts, &self.dispatcher));
-        let batch = self.rows.finish(&self.constants, &schema).map_err(io::Error::other)?;
-        if self.rests_until.is_some_and(|until| Instant::now() < until) {
+        let rows = self.rows.finish(&self.constants, &self.texts).map_err(io::Error::other)?;
+        if self.retry_at.is_some_and(|until| Instant::now() < until) {
             return Err(io::Error::other("the disk took nothing"));
         }
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(self.names.folder())?;
-                Stream::create(&mut self.names, schema)?
+                let schema = Schema::clone(rows.schema_ref()).with_metadata(metadata(&self.texts, &self.dispatcher));
+                Stream::create(&mut self.names, &schema)?
             }
         };
         let before = stream.bytes();
-        let appended = batch.map_or(Ok(()), |batch| stream.append(&batch));
+        let appended = stream.append(&rows);
         if appended.is_ok() {
             self.shared.bytes.fetch_add(stream.bytes() - before, Ordering::Relaxed);
-            self.rests_until = None;
+            self.retry_at = None;
             self.stream = Some(stream);
         } else {
-            // Complete messages in it are recovered later.
+            // The next reader or writer recovers its complete messages.
             let left = stream.end();
             if left.file.metadata().is_ok_and(|file| file.len() == 0) {
                 let _ = fs::remove_file(&left.path);
@@ -255,18 +253,18 @@ impl Writer {
         appended
     }
 
-    /// Takes nothing to disk for a while.
-    fn rest(&mut self, error: &io::Error) {
+    /// Drops rows for a while after a failed write.
+    fn back_off(&mut self, error: &io::Error) {
         let now = Instant::now();
-        if self.rests_until.is_none_or(|until| until <= now) {
-            self.rests_until = Some(now + TRY_AGAIN);
+        if self.retry_at.is_none_or(|until| until <= now) {
+            self.retry_at = Some(now + TRY_AGAIN);
         }
-        self.shared.problems.tell(Problem::Disk, || {
+        self.shared.problems.report(Problem::Disk, || {
             format!("{error}. Rows that it can't take are dropped, and stats() counts them; training goes on")
         });
     }
 
-    /// Ends the part that is being written.
+    /// Ends the current part.
     fn rotate(&mut self) {
         if let Some(stream) = self.stream.take() {
             self.finished.push_back(stream.end());
@@ -274,25 +272,25 @@ impl Writer {
         self.texts.iter_mut().for_each(|(_, kind)| *kind = Kind::Text);
     }
 
-    /// Returns whether something is to become a Parquet file.
+    /// Returns whether any stream is to become a Parquet file.
     fn converts(&self) -> bool {
         self.conversion.is_some() || !self.finished.is_empty() || !self.others.is_empty()
     }
 
-    /// Goes on with the next Parquet file; whether there is more to do.
+    /// Does the next step of a conversion. Returns whether there is more to do.
     fn convert(&mut self) -> bool {
         if self.conversion.is_none() {
-            let (path, stream) = match self.finished.pop_front() {
-                Some(stream) => (stream.path.clone(), Ok(Some(stream))),
+            let (path, conversion) = match self.finished.pop_front() {
+                Some(stream) => (stream.path.clone(), Conversion::start(stream)),
                 None => {
                     let Some(path) = self.others.pop_front() else { return false };
-                    let stream = OwnedStream::abandoned(&path);
-                    (path, stream)
+                    let conversion = Conversion::of_abandoned(&path);
+                    (path, conversion)
                 }
             };
-            match stream.and_then(|stream| stream.map_or(Ok(None), Conversion::start)) {
+            match conversion {
                 Ok(conversion) => self.conversion = conversion,
-                Err(error) => self.leave(&path.display().to_string(), &error),
+                Err(error) => self.report_unconverted(&path.display().to_string(), &error),
             }
         }
         if let Some(conversion) = &mut self.conversion {
@@ -300,22 +298,22 @@ impl Writer {
                 Ok(None) => return true,
                 Ok(Some(converted)) => {
                     if converted.cut > 0 {
-                        self.shared.problems.tell(Problem::Recovery, || {
+                        self.shared.problems.report(Problem::Recovery, || {
                             let bytes = converted.cut;
                             format!("a part of a run that was killed ends within a message: its last {bytes} bytes were dropped")
                         });
                     }
                 }
-                Err(error) => self.leave("a part", &error),
+                Err(error) => self.report_unconverted("a part", &error),
             }
             self.conversion = None;
         }
         self.converts()
     }
 
-    /// Leaves a stream as it is, for who reads or writes the folder next.
-    fn leave(&self, what: &str, error: &io::Error) {
-        self.shared.problems.tell(Problem::Conversion, || {
+    /// Reports a stream that stays as it is until the next reader or writer of the folder.
+    fn report_unconverted(&self, what: &str, error: &io::Error) {
+        self.shared.problems.report(Problem::Conversion, || {
             format!(
                 "{what} could not be made a Parquet file ({error}); its rows are in the stream, for the next reader"
             )
@@ -323,14 +321,14 @@ impl Writer {
     }
 }
 
-/// Items of one batch that follow each other as one: their texts are read together.
-fn together(taken: Vec<CompleteGroups>) -> Vec<CompleteGroups> {
-    let mut merged: Vec<CompleteGroups> = Vec::new();
+/// Merges neighbours of the same batch, so that their texts are read together.
+fn merged(taken: Vec<CompleteGroups>) -> Vec<CompleteGroups> {
+    let mut all: Vec<CompleteGroups> = Vec::new();
     for groups in taken {
-        match merged.last_mut().filter(|last| Arc::ptr_eq(&last.batch, &groups.batch)) {
+        match all.last_mut().filter(|last| Arc::ptr_eq(&last.batch, &groups.batch)) {
             Some(last) => last.groups.extend(groups.groups),
-            None => merged.push(groups),
+            None => all.push(groups),
         }
     }
-    merged
+    all
 }

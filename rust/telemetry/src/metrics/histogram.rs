@@ -1,10 +1,11 @@
-//! A histogram of times: exact counts at the bounds that Prometheus sees, and beside them buckets
-//! of an eighth of an octave for percentiles, which are found by the highest bits of a time.
+//! A histogram of times: exact counts at the bounds for Prometheus, and buckets of an eighth of an
+//! octave for percentiles. The highest bits of a time are the number of its bucket, which is faster
+//! than one search in finer bounds for both.
 
-/// The `le` of the buckets, in nanoseconds: 10 us to 1000 s.
+/// The bounds `le` for Prometheus, in nanoseconds: 10 us to 1000 s.
 pub const BOUNDS: [u64; 25] = bounds();
 const PARTS_LOG2: u32 = 3;
-/// Below 2^10 ns and from 2^41 ns on all times are in one bucket each.
+/// Times below 2^10 ns are in the first bucket, and times from 2^41 ns on in the last.
 const FIRST: u32 = 10;
 const LAST: u32 = 40;
 const BUCKETS: usize = ((LAST - FIRST + 1) << PARTS_LOG2) as usize + 2;
@@ -22,7 +23,7 @@ const fn bounds() -> [u64; 25] {
     bounds
 }
 
-/// The bucket of a time; a bucket's upper end belongs to it.
+/// Returns the bucket of a time. A bucket includes its upper end.
 const fn bucket(ns: u64) -> usize {
     let below = ns.saturating_sub(1);
     if below < 1 << FIRST {
@@ -36,7 +37,7 @@ const fn bucket(ns: u64) -> usize {
     1 + (((octave - FIRST) << PARTS_LOG2) as usize) + part as usize
 }
 
-/// The upper end of a bucket.
+/// Returns the upper end of a bucket.
 const fn end(bucket: usize) -> u64 {
     if bucket == 0 {
         return 1 << FIRST;
@@ -96,7 +97,7 @@ impl Histogram {
         self.sum_ns
     }
 
-    /// Returns for each of `BOUNDS` the number of times that were at most that.
+    /// Returns the number of times up to each of `BOUNDS`.
     #[must_use]
     pub fn cumulative(&self) -> [u64; BOUNDS.len()] {
         let mut seen = 0;
@@ -106,8 +107,8 @@ impl Histogram {
         })
     }
 
-    /// Returns the time that `percent` percent of them do not exceed, to an eighth and never above
-    /// the longest; `None` without any.
+    /// Returns a percentile, with an error of at most an eighth and never above the longest time;
+    /// `None` without any time.
     #[must_use]
     pub fn percentile_ns(&self, percent: u64) -> Option<u64> {
         let rank = (self.count * percent).div_ceil(100).max(1);

@@ -1,9 +1,9 @@
 //! Live views of a dispatcher: metrics for Prometheus, and the live state for `guerdon top`, over
-//! one small HTTP server that needs nothing of Python.
+//! one small HTTP server that never takes the GIL.
 //!
-//! - `tallies` counts outcomes as groups complete, and only once a reader has asked.
-//! - `server` answers: on a Unix socket everything, to the same user; on TCP the metrics alone.
-//! - The engine is seen through one trait, `Source`; nothing here changes it.
+//! - `tallies` counts outcomes as groups complete, from the first request on.
+//! - `server` serves metrics and state to the same user on a Unix socket, and metrics on TCP.
+//! - The trait `Source` reads the engine; nothing here changes it.
 
 mod families;
 mod histogram;
@@ -14,8 +14,8 @@ mod snapshot;
 mod tallies;
 mod text;
 
-pub use families::{FAMILIES, Family, FamilyKind, Figures};
-pub use server::{Listen, NotServed, Server};
-pub use snapshot::{Cache, Call, Endpoint, Function, Identity, Node, Snapshot, Source, State, Worker};
+pub use families::{FAMILIES, Family, Figures};
+pub use server::Server;
+pub use snapshot::{Call, Endpoint, Function, Identity, Snapshot, Source, State, unix_seconds};
 pub use tallies::{Tallies, Tally};
 pub use text::{Sample, metrics, samples};

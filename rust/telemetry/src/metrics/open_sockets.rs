@@ -1,11 +1,11 @@
-//! The addresses that servers of this process listen on, for a forked child to close its copies of
-//! their sockets. It finds them among its descriptors: a listener and its connections have one
+//! The addresses that servers of this process listen on. A forked child closes its copies of their
+//! sockets, which it finds among its descriptors: a listener and its connections have the same
 //! local address.
 //!
-//! - Listening and entering the address is one step, which has the lock, and so has whoever forks.
-//!   An address stays until nothing of its server is open.
-//! - The lock is the standard library's, which keeps nothing beside it: the child can release what
-//!   the thread that forked had taken.
+//! - The lock is held while a server begins to listen and its address is added, and during a fork.
+//!   An address stays until all sockets of its server are closed.
+//! - The lock is the standard library's, which has no state elsewhere: a child can release the lock
+//!   that the forking thread took.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,63 +14,51 @@ use std::os::fd::AsFd;
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::net::{SocketAddrUnix, getsockname};
+use rustix::net::{SocketAddrAny, getsockname};
 
 static OPEN: Mutex<OpenSockets> = Mutex::new(OpenSockets { process: 0, addresses: Vec::new() });
 
 thread_local! {
-    /// Lock that this thread holds from before a fork until after it.
+    /// The lock, which this thread holds during a fork.
     static FORKING: RefCell<Option<MutexGuard<'static, OpenSockets>>> = const { RefCell::new(None) };
 }
 
 struct OpenSockets {
-    /// Whose they are: a child finds its parent's.
+    /// The process that added the addresses, which in a child is the parent.
     process: u32,
-    /// One a listener: two may have had the same for a moment.
+    /// One per listener. Two listeners may have the same for a moment.
     addresses: Vec<Address>,
 }
 
 /// Address that a server listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    Tcp(SocketAddr),
-    /// A path in the file system.
-    Unix(Vec<u8>),
-}
+pub struct Address(SocketAddrAny);
 
 impl Address {
-    /// Returns the local address of a socket; `None` of another file, and of a socket without a
-    /// name.
-    fn of(socket: impl AsFd) -> Option<Self> {
-        let address = getsockname(socket).ok()?;
-        let unix = SocketAddrUnix::try_from(address.clone()).ok();
-        let path = unix.as_ref().and_then(SocketAddrUnix::path_bytes).map(|path| Self::Unix(path.to_vec()));
-        path.or_else(|| SocketAddr::try_from(address).ok().map(Self::Tcp))
-    }
-
-    /// Returns whether a socket is one that listens here, or a connection to it.
+    /// Returns whether a socket listens on this address, or is a connection to it.
     pub fn has(&self, socket: impl AsFd) -> bool {
-        match (self, Self::of(socket)) {
-            // Connections to all addresses of a host have one of them.
-            (Self::Tcp(own), Some(Self::Tcp(other))) if own.ip().is_unspecified() => own.port() == other.port(),
-            (own, other) => other.as_ref() == Some(own),
+        let Ok(other) = getsockname(socket) else { return false };
+        match (SocketAddr::try_from(self.0.clone()), SocketAddr::try_from(other.clone())) {
+            // A connection to a listener on all addresses of a host has one of these.
+            (Ok(own), Ok(other)) if own.ip().is_unspecified() => own.port() == other.port(),
+            _ => self.0 == other,
         }
     }
 }
 
-/// Before a fork, on the thread that forks: no server begins to listen until `release`.
+/// Called before a fork, on the forking thread: no server begins to listen until `release`.
 pub fn hold() {
     FORKING.with_borrow_mut(|held| {
         held.get_or_insert_with(lock);
     });
 }
 
-/// After a fork, on the thread that has forked.
+/// Called after a fork, on the forking thread.
 pub fn release() {
     FORKING.take();
 }
 
-/// After a fork, in the child: the addresses whose sockets are to be closed. None another time.
+/// Called after a fork in the child: returns the addresses whose sockets are to be closed, once.
 pub fn inherited() -> Vec<Address> {
     let Some(mut open) = FORKING.take() else { return Vec::new() };
     if open.process == process::id() { Vec::new() } else { std::mem::take(&mut open.addresses) }
@@ -81,21 +69,21 @@ fn lock() -> MutexGuard<'static, OpenSockets> {
 }
 
 fn locked<T>(work: impl FnOnce(&mut OpenSockets) -> T) -> T {
-    // A signal handler may come here on the thread that is about to fork.
+    // A signal handler may call this on the thread that is about to fork.
     FORKING.with_borrow_mut(|held| match held {
         Some(open) => work(open),
         None => work(&mut lock()),
     })
 }
 
-/// An address that is entered; it leaves when this is dropped.
+/// An address in the list, until this is dropped.
 pub struct AddressEntry(Address);
 
-/// Begins to listen, and enters the address.
+/// Begins to listen, and adds the address to the list.
 pub fn listen<T: AsFd>(opening: impl FnOnce() -> io::Result<T>) -> io::Result<(T, AddressEntry)> {
     locked(|open| {
         let listener = opening()?;
-        let address = Address::of(&listener).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let address = Address(getsockname(&listener)?);
         if open.process != process::id() {
             (open.process, open.addresses) = (process::id(), Vec::new());
         }

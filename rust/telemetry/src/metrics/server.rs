@@ -1,8 +1,8 @@
 //! The server: HTTP/1 on a Unix socket and on TCP.
 //!
-//! - On TCP there are the metrics alone; the state has stacks in it, and is for the same user.
-//! - If it has a TCP port it runs on a separate thread, which no part of the engine can hold up; a
-//!   Unix socket alone is served by the engine's runtime, and costs no thread.
+//! - TCP has the metrics only. The state has stacks in it, so only the same user may read it.
+//! - A server with a TCP port runs on a separate thread, which the engine cannot delay. A Unix
+//!   socket alone is served on the engine's runtime, and needs no thread.
 //! - Headers, their time, the time of a connection and the number of connections have bounds.
 //! - `stop` leaves no thread, descriptor or file.
 
@@ -12,11 +12,9 @@ use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,13 +25,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::ended::Ended;
 use crate::metrics::families::Figures;
 use crate::metrics::open_sockets::{self, AddressEntry};
 use crate::metrics::pages;
@@ -44,42 +42,27 @@ use crate::metrics::text::metrics;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 const LARGEST_HEAD: usize = 16 << 10;
-/// Connections of a listener at a time; one more ends the oldest.
+/// The most connections of a listener at a time; another one closes the oldest.
 const MOST: usize = 16;
-/// Time that the state may wait for the stacks of workers, and half of it for those of this
-/// process.
+/// Time that the state may wait for the stacks of workers; for those of this process it is half.
 const STACKS_WITHIN: Duration = Duration::from_millis(300);
-/// After an accept that failed: mostly for lack of descriptors.
+/// Pause after a failed accept, mostly for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The longest that `stop` waits.
+const STOP: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const JSON: &str = "application/json";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Address of the server.
-#[derive(Clone, Debug, Default)]
-pub struct Listen {
-    /// A path for the socket; a file there is replaced.
-    pub socket: Option<PathBuf>,
-    pub address: Option<SocketAddr>,
-}
-
-/// Address that could not be used, and the reason.
-#[derive(Debug, Default)]
-pub struct NotServed {
-    pub socket: Option<io::Error>,
-    pub address: Option<io::Error>,
-}
-
 /// See the module.
 pub struct Server {
     stop: watch::Sender<bool>,
-    socket: Option<PathBuf>,
-    address: Option<SocketAddr>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    /// Closed once what serves on the engine's runtime has ended.
-    ended: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+    /// Its places, each with the reason why it can't be used; `None` if it was not asked for.
+    pub socket: Option<io::Result<PathBuf>>,
+    pub address: Option<io::Result<SocketAddr>>,
+    ended: Ended,
 }
 
 struct ServerShared {
@@ -90,77 +73,49 @@ struct ServerShared {
 }
 
 impl Server {
-    /// Starts to serve. Addresses that can't be used are reported, and the rest is served.
+    /// Starts to serve on a Unix socket, where a file of its name is replaced, and on an address.
     pub fn start(
         runtime: &Handle,
-        listen: &Listen,
+        socket: Option<PathBuf>,
+        address: Option<SocketAddr>,
         identity: Identity,
         source: Arc<dyn Source>,
         tallies: Arc<Tallies>,
-    ) -> (Self, NotServed) {
-        let mut not_served = NotServed::default();
-        let tcp = listen.address.map(bind_tcp).transpose().unwrap_or_else(|error| {
-            not_served.address = Some(error);
-            None
+    ) -> Self {
+        let (mut own, mut listeners) = (None, Vec::new());
+        let mut address = address.map(|address| -> io::Result<SocketAddr> {
+            let (runtime, listener, address) = Listener::tcp(address)?;
+            own = Some(runtime);
+            listeners.push(listener);
+            Ok(address)
         });
-        let unix = listen.socket.as_deref().map(bind_unix).transpose().unwrap_or_else(|error| {
-            not_served.socket = Some(error);
-            None
+        let socket = socket.map(|path| -> io::Result<PathBuf> {
+            let _inside = own.as_ref().map_or(runtime, Runtime::handle).enter();
+            listeners.push(Listener::unix(&path)?);
+            Ok(path)
         });
-        let address = tcp.as_ref().and_then(|(listener, _)| match listener {
-            Bound::Tcp(listener) => listener.local_addr().ok(),
-            Bound::Unix(_) => None,
-        });
-        let socket = unix.as_ref().and(listen.socket.clone());
         let (stop, stopped) = watch::channel(false);
-        let shared = ServerShared { identity, source, tallies, runtime: runtime.clone() };
-        let own_thread = tcp.is_some();
-        let serving = serve_all(tcp.into_iter().chain(unix).collect(), Arc::new(shared), stopped);
-        let (ending, ended) = std::sync::mpsc::channel();
-        let mut thread = None;
-        if own_thread {
-            match spawn_thread(serving) {
-                Ok(started) => thread = Some(started),
-                Err(error) => not_served.address = Some(error),
-            }
-        } else if socket.is_some() {
-            runtime.spawn(async move {
-                let _ending = ending;
-                serving.await;
-            });
-        }
-        let (thread, ended) = (Mutex::new(thread), Mutex::new(Some(ended)));
-        (Self { stop, socket, address, thread, ended }, not_served)
+        let shared = Arc::new(ServerShared { identity, source, tallies, runtime: runtime.clone() });
+        let serving = serve_all(listeners, shared, stopped);
+        let ended = match own {
+            Some(own) => Ended::of_thread("guerdon-metrics", move || own.block_on(serving)).unwrap_or_else(|error| {
+                address = Some(Err(error));
+                Ended::default()
+            }),
+            None => Ended::of_task(runtime, serving),
+        };
+        Self { stop, socket, address, ended }
     }
 
-    /// Returns the address of the metrics, if they are on TCP at all.
-    #[must_use]
-    pub const fn address(&self) -> Option<SocketAddr> {
-        self.address
-    }
-
-    /// The Unix socket, if there is one.
-    #[must_use]
-    pub fn socket(&self) -> Option<&Path> {
-        self.socket.as_deref()
-    }
-
-    /// Ends it, and waits until it has ended: some milliseconds. May be called more than once.
+    /// Stops serving and waits for the end, which takes some milliseconds. May be called again.
     pub fn stop(&self) {
         self.signal();
-        let ended = self.ended.lock().take();
-        if let Some(ended) = ended {
-            let _ = ended.recv_timeout(PAUSE * 10);
-        }
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
+        self.ended.wait(STOP);
     }
 
     fn signal(&self) {
         self.stop.send_replace(true);
-        if let Some(socket) = &self.socket {
+        if let Some(Ok(socket)) = &self.socket {
             // Gone already the second time.
             let _ = fs::remove_file(socket);
         }
@@ -168,87 +123,79 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Ends it without waiting.
+    /// Stops serving, without waiting.
     fn drop(&mut self) {
         self.signal();
     }
 }
 
-/// A listener of the standard library until it is served.
-enum Bound {
-    Tcp(std::net::TcpListener),
-    Unix(StdUnixListener),
+/// A listening socket. Fields are dropped in order: the socket is closed before its entry goes.
+struct Listener {
+    socket: ListenerSocket,
+    _entry: AddressEntry,
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<(Bound, AddressEntry)> {
-    let (listener, entry) = open_sockets::listen(|| std::net::TcpListener::bind(address))?;
-    listener.set_nonblocking(true)?;
-    Ok((Bound::Tcp(listener), entry))
-}
-
-fn bind_unix(path: &Path) -> io::Result<(Bound, AddressEntry)> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let (listener, entry) = open_sockets::listen(|| StdUnixListener::bind(path))?;
-    listener.set_nonblocking(true)?;
-    Ok((Bound::Unix(listener), entry))
-}
-
-fn spawn_thread(serving: impl Future<Output = ()> + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("guerdon-metrics".to_owned()).spawn(move || runtime.block_on(serving))
-}
-
-async fn serve_all(listening: Vec<(Bound, AddressEntry)>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
-    let mut serving = JoinSet::new();
-    for (bound, entry) in listening {
-        serving.spawn(serve_one(bound, entry, shared.clone(), stopped.clone()));
-    }
-    while serving.join_next().await.is_some() {}
-}
-
-async fn serve_one(
-    bound: Bound,
-    entry: AddressEntry,
-    shared: Arc<ServerShared>,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let listener = match bound {
-        Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
-        Bound::Unix(listener) => Listener::Unix(UnixListener::from_std(listener)?),
-    };
-    let mut open = Connections::default();
-    while let Some(accepted) = until(&mut stopped, listener.next(&shared)).await {
-        match accepted {
-            Ok(connection) => open.start(connection).await,
-            Err(_) => tokio::time::sleep(PAUSE).await,
-        }
-    }
-    open.tasks.shutdown().await;
-    drop((listener, entry)); // nothing of it is open when its address leaves
-    Ok(())
-}
-
-enum Listener {
+enum ListenerSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
+}
+
+async fn serve_all(listeners: Vec<Listener>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
+    let mut serving = JoinSet::new();
+    for listener in listeners {
+        serving.spawn(listener.serve(shared.clone(), stopped.clone()));
+    }
+    while serving.join_next().await.is_some() {}
 }
 
 type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Listener {
-    /// The next connection, being served.
+    /// Listens on TCP, with the runtime that serves it.
+    fn tcp(address: SocketAddr) -> io::Result<(Runtime, Self, SocketAddr)> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let inside = runtime.enter();
+        let (socket, entry) = open_sockets::listen(|| {
+            let listener = std::net::TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        })?;
+        drop(inside);
+        let address = socket.local_addr()?;
+        Ok((runtime, Self { socket: ListenerSocket::Tcp(socket), _entry: entry }, address))
+    }
+
+    /// Listens on a Unix socket, within a runtime.
+    fn unix(path: &Path) -> io::Result<Self> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let (socket, entry) = open_sockets::listen(|| UnixListener::bind(path))?;
+        Ok(Self { socket: ListenerSocket::Unix(socket), _entry: entry })
+    }
+
+    async fn serve(self, shared: Arc<ServerShared>, mut stopped: watch::Receiver<bool>) {
+        let mut open = Connections::default();
+        while let Some(accepted) = until(&mut stopped, self.next(&shared)).await {
+            match accepted {
+                Ok(connection) => open.start(connection).await,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+        open.tasks.shutdown().await;
+    }
+
+    /// Accepts the next connection, and returns the work that serves it.
     async fn next(&self, shared: &Arc<ServerShared>) -> io::Result<Connection> {
-        Ok(match self {
-            Self::Tcp(listener) => Box::pin(serve(listener.accept().await?.0, shared.clone(), false)),
-            Self::Unix(listener) => Box::pin(serve(same_user(listener).await?, shared.clone(), true)),
+        Ok(match &self.socket {
+            ListenerSocket::Tcp(listener) => Box::pin(serve(listener.accept().await?.0, shared.clone(), false)),
+            ListenerSocket::Unix(listener) => Box::pin(serve(same_user(listener).await?, shared.clone(), true)),
         })
     }
 }
 
-/// The next connection of this user.
+/// Accepts the next connection of this user.
 async fn same_user(listener: &UnixListener) -> io::Result<UnixStream> {
     let user = rustix::process::geteuid().as_raw();
     loop {
@@ -268,7 +215,7 @@ async fn until<T>(stopped: &mut watch::Receiver<bool>, work: impl Future<Output 
     }
 }
 
-/// The connections of one listener; they end with it.
+/// The connections of one listener, which end with it.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
@@ -305,7 +252,7 @@ where
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-async fn answer(request: &Request<Incoming>, shared: &ServerShared, same_user: bool) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, shared: &Arc<ServerShared>, same_user: bool) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refused = page(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET\n");
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -329,10 +276,15 @@ async fn answer(request: &Request<Incoming>, shared: &ServerShared, same_user: b
         return page(StatusCode::OK, if open_metrics { OPEN_METRICS } else { TEXT }, text);
     }
     let stacks = request.uri().query() != Some("stacks=0");
-    let source = shared.source.clone();
-    let looking = shared.runtime.spawn_blocking(move || source.state(stacks, STACKS_WITHIN));
-    let state = looking.await.unwrap_or_default();
-    page(StatusCode::OK, JSON, pages::state(&shared.identity, &snapshot, &shared.tallies, state))
+    let blocking = shared.clone();
+    let looking = shared.runtime.spawn_blocking(move || {
+        let state = blocking.source.state(stacks, STACKS_WITHIN);
+        pages::state(&blocking.identity, &snapshot, &blocking.tallies, state)
+    });
+    match looking.await {
+        Ok(state) => page(StatusCode::OK, JSON, state),
+        Err(_) => page(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "the dispatcher is closing\n"),
+    }
 }
 
 fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -1,16 +1,15 @@
-//! Counts of outcomes, taken as groups complete.
+//! Counts of outcomes, updated as groups complete.
 //!
-//! - The live state counts the cells of open groups too. A rate counts each cell in the second in
+//! - The live state also counts the cells of open groups. A rate counts each cell in the second in
 //!   which its call ended.
-//! - Until a reader asks, a completed group costs one load. From then on each cell is counted once,
-//!   by the thread that completed its group.
-//! - Threads count in separate stripes, so they seldom meet; reading adds the stripes up.
-//! - Counting takes no lock for longer than a group, and never waits for a reader for longer than
-//!   it takes to copy a stripe.
+//! - Until the first reader, a completed group costs one load. From then on each cell is counted
+//!   once, by the thread that completed its group.
+//! - Threads count in separate stripes to avoid contention; a reader adds the stripes.
+//! - A lock is held for one report of groups, or for the copy of a stripe.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use guerdon_core::batch::Batch;
@@ -23,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::metrics::histogram::Histogram;
 
 const STRIPES: usize = 4;
-/// Number of whole seconds that the rate covers.
+/// Number of complete seconds that a rate covers.
 const RATE_SECONDS: u64 = 10;
 const RING: usize = 16;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -38,13 +37,14 @@ thread_local! {
 pub struct Tally {
     /// Samples, by the number of their status.
     pub samples: [u64; Status::WORDS.len()],
-    /// Run times of each call whose function started; of gathered samples, of each sample.
+    /// Run times of the calls whose function started; of a call on gathered samples, of each
+    /// sample.
     pub run: Histogram,
     pub queue: Histogram,
     /// Groups with at least two rewards, and those of them whose rewards are all equal.
     pub groups: u64,
     pub groups_without_spread: u64,
-    /// Samples by the second in which their calls ended: the second, and how many.
+    /// Seconds, each with the number of samples whose calls ended in it.
     recent: [(u64, u64); RING],
 }
 
@@ -54,34 +54,32 @@ type Stripes = [Mutex<Vec<Tally>>; STRIPES];
 pub struct Tallies {
     clock: Clock,
     functions: usize,
-    counting: AtomicBool,
-    /// Start of the counting, also by the clock, and the counts since, per function. Written by
-    /// whoever completes groups.
+    /// Start of the counting, also by the clock, and the counts of each function. Written by the
+    /// threads that complete groups.
     stripes: OnceLock<(SystemTime, u64, Stripes)>,
 }
 
 impl Tallies {
     #[must_use]
     pub const fn new(clock: Clock, functions: usize) -> Self {
-        Self { clock, functions, counting: AtomicBool::new(false), stripes: OnceLock::new() }
+        Self { clock, functions, stripes: OnceLock::new() }
     }
 
-    /// Counts from now on, if it did not yet.
+    /// Starts counting, once.
     pub fn count(&self) {
         let now_ns = self.clock.now_ns();
         let make =
             || (SystemTime::now(), now_ns, std::array::from_fn(|_| Mutex::new(vec![Tally::default(); self.functions])));
         self.stripes.get_or_init(make);
-        self.counting.store(true, Ordering::Release);
     }
 
-    /// Since when it counts.
+    /// Returns the start of the counting.
     #[must_use]
     pub fn since(&self) -> Option<SystemTime> {
         self.stripes.get().map(|(since, ..)| *since)
     }
 
-    /// Returns the counts, per function.
+    /// Returns the counts of each function.
     #[must_use]
     pub fn read(&self) -> Vec<Tally> {
         let mut all = vec![Tally::default(); self.functions];
@@ -92,8 +90,8 @@ impl Tallies {
         all
     }
 
-    /// Returns the counts with those of open groups, and the number of cells without an outcome,
-    /// per function. A group that completes meanwhile is missing once.
+    /// Returns the counts of each function with those of open groups, and the number of cells
+    /// without an outcome. A group that completes during the call is left out.
     #[must_use]
     pub fn read_live(&self, batches: &[Arc<Batch>]) -> Vec<(Tally, usize)> {
         let mut all: Vec<(Tally, usize)> = self.read().into_iter().map(|tally| (tally, 0)).collect();
@@ -112,7 +110,7 @@ impl Tallies {
         all
     }
 
-    /// Samples a second, lately.
+    /// Returns the recent samples per second.
     #[must_use]
     pub fn rate(&self, tally: &Tally) -> f64 {
         let now = self.clock.now_ns() / SECOND_NS;
@@ -136,12 +134,9 @@ impl Tallies {
 
 impl Telemetry for Tallies {
     fn groups_completed(&self, batch: &Arc<Batch>, groups: &[usize]) {
-        if !self.counting.load(Ordering::Acquire) {
-            return;
-        }
         let Some(mut tallies) = self.stripe() else { return };
         let window = self.window();
-        // Hidden functions have no cells in it.
+        // A batch has no cells of hidden functions.
         for (function, tally) in tallies.iter_mut().enumerate().take(batch.functions().len()) {
             for group in groups {
                 tally.add_group(batch, function, *group, window);
@@ -150,7 +145,7 @@ impl Telemetry for Tallies {
     }
 }
 
-/// The time of the counting, by the clock.
+/// Start of the counting, and the current time.
 #[derive(Clone, Copy)]
 struct Window {
     since_ns: u64,
@@ -158,8 +153,8 @@ struct Window {
 }
 
 impl Window {
-    /// The second in which a call ended, now for one that was not made; `None` if it ended before
-    /// the counting began.
+    /// Returns the second in which a call ended, or the current one for a cell without a call;
+    /// `None` if the call ended before the counting began.
     fn second(self, times: Times) -> Option<u64> {
         let ended_ns = if times.started_ns == 0 { self.now_ns } else { times.started_ns + times.run_ns };
         (ended_ns >= self.since_ns).then_some(ended_ns / SECOND_NS)

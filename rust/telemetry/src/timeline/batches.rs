@@ -1,12 +1,12 @@
-//! State of the batches that are open, or of which calls may still come.
+//! State of the batches that are open, or whose last calls may still be reported.
 
 use std::collections::BTreeMap;
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::tracer::CallSpan;
 
-/// Most batches that are kept; the oldest of more is not drawn: the report of their end was
-/// dropped.
+/// The most batches that are kept. If there are more, the oldest is left out: the event of its end
+/// was dropped.
 const MOST: usize = 1 << 14;
 
 /// State of one batch.
@@ -17,12 +17,6 @@ pub(crate) struct BatchState {
     pub groups: usize,
     pub done_ns: Option<u64>,
     pub functions: BTreeMap<FunctionId, CallTally>,
-}
-
-impl BatchState {
-    pub(crate) const fn new(step: Option<u64>, samples: usize, groups: usize, submitted_ns: u64) -> Self {
-        Self { step, submitted_ns, samples, groups, done_ns: None, functions: BTreeMap::new() }
-    }
 }
 
 /// Calls of a function that ran in a batch.
@@ -36,7 +30,7 @@ pub(crate) struct CallTally {
 }
 
 impl CallTally {
-    /// One call.
+    /// The tally of one call.
     pub(crate) fn of(span: &CallSpan) -> Self {
         let failed = u64::from(span.has_failed());
         Self { ready_ns: span.ready_ns, last_start_ns: span.started_ns, ended_ns: span.ended_ns(), calls: 1, failed }
@@ -65,21 +59,20 @@ impl Batches {
         }
     }
 
-    /// Counts calls of a function.
+    /// Adds calls of a function.
     pub(crate) fn ran(&mut self, batch: u64, function: FunctionId, more: CallTally) {
         let Some(state) = self.0.get_mut(&batch) else { return };
-        let Some(ran) = state.functions.get_mut(&function) else {
-            state.functions.insert(function, more);
-            return;
+        let add = |ran: &mut CallTally| {
+            ran.ready_ns = ran.ready_ns.min(more.ready_ns);
+            ran.last_start_ns = ran.last_start_ns.max(more.last_start_ns);
+            ran.ended_ns = ran.ended_ns.max(more.ended_ns);
+            ran.calls += more.calls;
+            ran.failed += more.failed;
         };
-        ran.ready_ns = ran.ready_ns.min(more.ready_ns);
-        ran.last_start_ns = ran.last_start_ns.max(more.last_start_ns);
-        ran.ended_ns = ran.ended_ns.max(more.ended_ns);
-        ran.calls += more.calls;
-        ran.failed += more.failed;
+        state.functions.entry(function).and_modify(add).or_insert(more);
     }
 
-    /// Those that were done before that time.
+    /// Removes and returns the batches that were done by this time.
     pub(crate) fn take_over(&mut self, before_ns: u64) -> Vec<(u64, BatchState)> {
         let is_over = |state: &BatchState| state.done_ns.is_some_and(|done_ns| done_ns <= before_ns);
         let over: Vec<u64> = self.0.iter().filter(|(_, state)| is_over(state)).map(|(id, _)| *id).collect();

@@ -1,10 +1,11 @@
-//! Turns reports of the engine into items of a timeline.
+//! Makes the items of a timeline from the events of the engine.
 //!
-//! - A call is a slice on the track of its worker or thread, inside that of its frame where there
-//!   are several; calls of a loop or of an endpoint have tracks on which they don't overlap.
-//! - A flow leads from the moment at which a call could have begun to each of its attempts.
+//! - A call is a slice on the track of its worker or thread, and within the slice of its frame if
+//!   that has several calls. Calls of a loop or of an endpoint have tracks on which they don't
+//!   overlap.
+//! - A flow leads from the time at which a call could have begun to each of its attempts.
 //! - A batch has a slice, and one on the track of each of its functions: from its submission to the
-//!   end of the last call, with the time until the last call started as "queue" in it.
+//!   end of the last call. Its part until the last call started is the slice "queue".
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +14,7 @@ use guerdon_core::clock::seconds;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::InFlight;
 use guerdon_core::scheduler::{FunctionLoad, Loads};
-use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
+use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, Moment, SentFrame, TraceEvent};
 
 use crate::timeline::batches::{BatchState, Batches, CallTally};
 use crate::timeline::frame_layout::FrameLayout;
@@ -21,53 +22,48 @@ use crate::timeline::item::{Item, TrackId};
 use crate::timeline::packets::{EventKind, TrackEvent, shortened};
 use crate::timeline::tracks::{TrackKind, Tracks, first_u64};
 
-/// The track that counts the events without room.
+/// The track that counts dropped events.
 pub(crate) const DROPPED: &str = "dropped trace events";
-/// Instants that are part of how calls are drawn.
+/// Instants that belong to calls.
 pub(crate) const READY: &str = "ready";
 pub(crate) const GAVE_BACK: &str = "gave calls back";
 
-/// Frames that workers have, as far as is known.
+/// The most frames of workers that are kept.
 const MOST_FRAMES: usize = 1 << 14;
 
 /// The tracks of one function.
 struct FunctionTracks {
     name: Bytes,
-    /// Its batches.
+    /// The track of its batches.
     batches: TrackId,
-    /// Calls whose executor is not known, and those that are several requests.
+    /// The track of calls whose executor is not known, and of calls with several requests.
     calls: TrackId,
-    queued: TrackId,
-    in_flight: TrackId,
-    limit: TrackId,
-    /// The values of its counters that were written last.
+    /// Tracks of what `counters` returns.
+    counters: [TrackId; 3],
+    /// State of its queue that was written last.
     load: Option<FunctionLoad>,
 }
 
-/// A frame that a worker has.
-struct SentFrame {
-    executor: Executor,
-    function: FunctionId,
-    batch: u64,
-    first: usize,
-    calls: usize,
-    at_ns: u64,
+/// Calls that wait, calls that run, and the most that may run if there is a limit.
+fn counters(load: &FunctionLoad) -> [Option<usize>; 3] {
+    [Some(load.queued), Some(load.in_flight), load.limit]
 }
 
 pub(crate) struct TimelineBuilder {
     pub tracks: Tracks,
     pub items: Vec<Item>,
-    /// About how many bytes the items take.
+    /// Approximate bytes of the items.
     pub bytes: usize,
-    /// Offset of the tracker's clock against that of the file.
+    /// Added to the engine's times, which gives those of the file.
     offset_ns: u64,
     salt: u64,
     process: TrackId,
     batches: TrackId,
     functions: Vec<FunctionTracks>,
     open: Batches,
+    /// Frames that workers have, as far as is known.
     sent: BTreeMap<u64, SentFrame>,
-    /// Calls that could have begun at one time, by batch and function: their flows.
+    /// Flows of calls that could have begun at the same time, by batch, function and time.
     ready: BTreeMap<(u64, FunctionId, u64), Vec<u64>>,
     dropped: u64,
     lost: u64,
@@ -76,7 +72,7 @@ pub(crate) struct TimelineBuilder {
 }
 
 impl TimelineBuilder {
-    /// `functions` are names and lanes; `offset_ns` is what the file's clock is ahead.
+    /// `functions` are names and lanes; `offset_ns` is the lead of the file's clock.
     pub(crate) fn new(process: (u32, &str), functions: &[(String, String)], offset_ns: u64, salt: u64) -> Self {
         let (pid, name) = process;
         let mut tracks = Tracks::new(salt);
@@ -89,9 +85,7 @@ impl TimelineBuilder {
                 let mut of = |what, kind| tracks.of(Some(group), what, kind);
                 FunctionTracks {
                     batches: of("batches", TrackKind::Slices),
-                    queued: of("queued", TrackKind::Counter),
-                    in_flight: of("in flight", TrackKind::Counter),
-                    limit: of("limit", TrackKind::Counter),
+                    counters: ["queued", "in flight", "limit"].map(|what| of(what, TrackKind::Counter)),
                     calls: of("calls", TrackKind::Slices),
                     name: shortened(name),
                     load: None,
@@ -118,7 +112,7 @@ impl TimelineBuilder {
         }
     }
 
-    /// Takes the items to write; nothing of it is split from what belongs to it.
+    /// Removes and returns the items to write. Items that belong together are returned together.
     pub(crate) fn take_items(&mut self) -> Vec<Item> {
         self.put_ready();
         self.bytes = 0;
@@ -128,14 +122,16 @@ impl TimelineBuilder {
     pub(crate) fn take(&mut self, event: TraceEvent) {
         match event {
             TraceEvent::BatchSubmitted { batch, step, samples, groups, at_ns } => {
-                self.open.submitted(batch, BatchState::new(step, samples, groups, at_ns));
+                let (done_ns, functions) = (None, BTreeMap::new());
+                self.open
+                    .submitted(batch, BatchState { step, submitted_ns: at_ns, samples, groups, done_ns, functions });
             }
             TraceEvent::BatchDone { batch, samples, groups, at_ns } => self.open.done(batch, samples, groups, at_ns),
-            TraceEvent::FrameSent { frame, executor, function, batch, first, calls, at_ns } => {
+            TraceEvent::FrameSent(sent) => {
                 if self.sent.len() >= MOST_FRAMES {
                     self.sent.pop_first();
                 }
-                self.sent.insert(frame, SentFrame { executor, function, batch, first, calls, at_ns });
+                self.sent.insert(sent.frame, sent);
             }
             TraceEvent::Frame { executor, function, span } => {
                 self.sent.remove(&span.frame);
@@ -159,8 +155,8 @@ impl TimelineBuilder {
         !self.open.is_empty()
     }
 
-    /// Writes the slices of batches that are done. Called between two looks at the queue: what a
-    /// batch's last calls tell comes after its end.
+    /// Writes the slices of batches that were done by this time. It must be in the past: the events
+    /// of a batch's last calls come after that of its end.
     pub(crate) fn finish_batches(&mut self, before_ns: u64) {
         for (id, state) in self.open.take_over(before_ns) {
             self.batch(id, &state);
@@ -216,7 +212,7 @@ impl TimelineBuilder {
             failed,
         };
         self.open.ran(span.batch, function, ran);
-        // A worker's failures are reported before the numbers of earlier calls.
+        // A worker's failures are reported before its earlier calls.
         span.calls.sort_by_key(|call| call.started_ns);
         let parent = self.executor_track(executor, function);
         let (track, FrameLayout { from_ns: from, to_ns: to, calls: times }) =
@@ -240,18 +236,18 @@ impl TimelineBuilder {
         }
     }
 
-    /// Puts a frame on the track of its executor, if that runs one after the other and was free
-    /// meanwhile, and else on one beside.
+    /// Puts a frame on the track of its executor if that runs calls in turn and the track is free,
+    /// and otherwise on a track below it.
     fn place(&mut self, parent: TrackId, in_turn: bool, span: &FrameSpan) -> (TrackId, FrameLayout) {
-        if in_turn && let Some(layout) = FrameLayout::within(span, self.tracks.gap(parent, span.started_ns)) {
-            self.tracks.take(parent, layout.from_ns, layout.to_ns);
+        if in_turn && let Some(layout) = FrameLayout::within(span, self.tracks.busy(parent).gap(span.started_ns)) {
+            self.tracks.busy(parent).take(layout.from_ns, layout.to_ns);
             return (parent, layout);
         }
         let layout = FrameLayout::new(span, span.started_ns);
         (self.tracks.beside(parent, layout.from_ns, layout.to_ns), layout)
     }
 
-    /// Returns the details of a call's slice; its flow is kept for where it begins.
+    /// Returns the details of a call's slice, and keeps its flow for `put_ready`.
     fn call(&mut self, function: FunctionId, span: &CallSpan) -> TrackEvent {
         let flow = self.flow(function, span);
         if span.attempt <= 1 {
@@ -287,7 +283,7 @@ impl TimelineBuilder {
         first_u64(&hasher)
     }
 
-    /// Writes where the flows of calls begin.
+    /// Writes the beginnings of the calls' flows.
     fn put_ready(&mut self) {
         for ((batch, function, ready_ns), flows) in std::mem::take(&mut self.ready) {
             let Some(tracks) = self.functions.get(function) else { continue };
@@ -298,17 +294,12 @@ impl TimelineBuilder {
     }
 
     fn moment(&mut self, what: Moment, executor: &Executor, function: Option<FunctionId>, at_ns: u64, why: &str) {
-        let track = match function {
-            Some(function) if *executor == Executor::Elsewhere => {
-                self.functions.get(function).map_or(self.process, |tracks| tracks.calls)
-            }
-            _ => self.executor_track(executor, function.unwrap_or(usize::MAX)),
-        };
+        let track = self.executor_track(executor, function.unwrap_or(usize::MAX));
         let details = TrackEvent::named(what.name());
         self.instant(track, at_ns, if why.is_empty() { details } else { details.text("reason", why) });
     }
 
-    /// The track of an executor.
+    /// Returns the track of an executor.
     fn executor_track(&mut self, executor: &Executor, function: FunctionId) -> TrackId {
         let (group, name) = match executor {
             Executor::Worker(slot) => ("workers", format!("worker {slot}")),
@@ -334,28 +325,23 @@ impl TimelineBuilder {
         for (function, load) in loads.functions.iter().enumerate() {
             let Some(tracks) = self.functions.get_mut(function) else { continue };
             let before = tracks.load.replace(*load);
-            let (queued, in_flight, limit, calls) = (tracks.queued, tracks.in_flight, tracks.limit, tracks.calls);
-            let changed = |of: fn(&FunctionLoad) -> Option<usize>| {
-                of(load).filter(|value| before.as_ref().and_then(of) != Some(*value))
-            };
-            let counters = [
-                (queued, changed(|load| Some(load.queued))),
-                (in_flight, changed(|load| Some(load.in_flight))),
-                (limit, changed(|load| load.limit)),
-            ];
-            let closed = before.is_some_and(|before| before.breaker_open) && !load.breaker_open;
-            for (track, value) in counters {
-                if let Some(value) = value {
+            let (tracks, calls) = (tracks.counters, tracks.calls);
+            let known = before.as_ref().map_or([None; 3], counters);
+            for ((track, value), known) in tracks.into_iter().zip(counters(load)).zip(known) {
+                if let Some(value) = value
+                    && known != Some(value)
+                {
                     self.counter(track, at_ns, value as u64);
                 }
             }
+            let closed = before.is_some_and(|before| before.breaker_open) && !load.breaker_open;
             if closed {
                 self.instant(calls, at_ns, TrackEvent::named("circuit breaker closed"));
             }
         }
     }
 
-    /// Items that were too many for a slot.
+    /// Counts items that did not fit into a slot.
     pub(crate) const fn lost(&mut self, items: u64) {
         self.lost += items;
     }
@@ -364,32 +350,28 @@ impl TimelineBuilder {
         let dropped = dropped + self.lost;
         if self.dropped != dropped {
             self.dropped = dropped;
-            // Their ends may be among the dropped ones.
+            // The events of their ends may have been dropped.
             self.sent.clear();
             self.counter(self.dropped_track, at_ns, dropped);
         }
     }
 
-    /// Beginnings of the calls that run now, for the end of the file.
+    /// Returns the beginnings of the calls that run now, for the end of the file.
     pub(crate) fn open_items(&mut self, calls: Vec<InFlight>, now_ns: u64) -> Vec<Item> {
         let mut items = Vec::new();
         let mut taken: Vec<TrackId> = Vec::new();
         let running = |details: TrackEvent| details.text("status", "running");
-        let sent: Vec<(Executor, FunctionId, u64, usize, usize, u64)> = self
-            .sent
-            .values()
-            .map(|one| (one.executor.clone(), one.function, one.batch, one.first, one.calls, one.at_ns))
-            .collect();
-        for (executor, function, batch, first, calls, at_ns) in sent {
+        let sent: Vec<SentFrame> = self.sent.values().cloned().collect();
+        for SentFrame { executor, function, batch, first, calls, at_ns, .. } in sent {
             let track = self.executor_track(&executor, function);
-            // If a worker has two frames, the first one runs.
+            // The first of a worker's two frames is the one that runs.
             if taken.contains(&track) {
                 continue;
             }
             taken.push(track);
             let details =
                 TrackEvent::named(self.name(function)).number("batch", batch).number("first sample", first as u64);
-            let from = at_ns.max(self.tracks.last_end_ns(track)).min(now_ns);
+            let from = at_ns.max(self.tracks.busy(track).last_end_ns()).min(now_ns);
             let details = running(details.number("calls", calls as u64));
             items.push(self.item(track, 0, from, EventKind::Begin, details));
         }
@@ -397,9 +379,9 @@ impl TimelineBuilder {
             let (executor, started_ns) = (Executor::from(location), now_ns.saturating_sub(call.age_ns));
             let parent = self.executor_track(&executor, call.function);
             let (track, from) = if executor.is_in_turn() {
-                (parent, started_ns.max(self.tracks.last_end_ns(parent)))
+                (parent, started_ns.max(self.tracks.busy(parent).last_end_ns()))
             } else {
-                // Nothing begins after it on its track: it has not ended.
+                // It has not ended, so nothing may begin after it on its track.
                 (self.tracks.free_beside(parent, started_ns, u64::MAX - 1, &taken), started_ns)
             };
             if taken.contains(&track) {

@@ -1,7 +1,7 @@
-//! Items as packets.
+//! Encodes items as packets.
 //!
-//! - A segment is a separate packet sequence, whose times never go back.
-//! - A track is described before its first item in a slot, its parents before it.
+//! - A segment is a separate packet sequence, whose times never decrease.
+//! - A track is described before its first item in a slot, and after its parents.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::timeline::item::{Item, TrackId};
 use crate::timeline::packets::{Clock, ClockSnapshot, EXPLICIT, Packet, ProcessDescriptor, TrackDescriptor};
 use crate::timeline::tracks::{Track, TrackKind, Tracks};
 
-/// The clocks as Perfetto numbers them, and as the system does.
+/// The clocks, with Perfetto's numbers.
 const CLOCKS: [(u32, ClockId); 3] = [(1, ClockId::Realtime), (3, ClockId::Monotonic), (BOOT, ClockId::Boottime)];
 /// The clock of the packets' times.
 const BOOT: u32 = 6;
@@ -22,8 +22,8 @@ pub(crate) fn now_ns(clock: ClockId) -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// The beginning of a segment: the clocks, and the tracks of its items that the slot does not
-/// describe yet, which are added to `described`.
+/// Returns the beginning of a segment: the clocks, and the tracks of its items that the slot does
+/// not describe yet. Adds these tracks to `described`.
 pub(crate) fn head(tracks: &Tracks, used: &[TrackId], described: &mut HashSet<TrackId>, sequence: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let clocks = CLOCKS.map(|(id, clock)| Clock { id, now_ns: now_ns(clock) }).to_vec();
@@ -58,7 +58,7 @@ fn describe(tracks: &Tracks, id: TrackId, described: &mut HashSet<TrackId>, sequ
     Packet { track: Some(track), sequence, ..Packet::default() }.put(out);
 }
 
-/// The rest of a segment: its items, in the order of their times.
+/// Returns the rest of a segment: its items, in the order of their times.
 pub(crate) fn body(mut items: Vec<Item>, sequence: u32) -> Vec<u8> {
     items.sort_by_key(Item::order);
     let mut out = Vec::with_capacity(64 * items.len());

@@ -1,9 +1,9 @@
-//! Places of a frame and its calls on a track: at their own times, one after the other.
+//! Times of a frame and its calls on a track: they keep their times, and do not overlap.
 
 use guerdon_core::tracer::{CallSpan, FrameSpan};
 
 /// Longest delay of a frame's slice if its track was not free when it began. Clocks may stop, and
-/// each slice takes a nanosecond at least.
+/// each slice takes at least a nanosecond.
 const STANDSTILL_NS: u64 = 1000;
 
 /// See the module.
@@ -15,7 +15,7 @@ pub(crate) struct FrameLayout {
 }
 
 impl FrameLayout {
-    /// A frame from some moment on; its calls are sorted by their beginnings.
+    /// Lays out a frame from `from_ns` on. Its calls are sorted by their starts.
     pub(crate) fn new(span: &FrameSpan, from_ns: u64) -> Self {
         let mut free_ns = from_ns;
         let mut next = |call: &CallSpan| {
@@ -27,8 +27,8 @@ impl FrameLayout {
         Self { from_ns, to_ns: span.ended_ns.max(from_ns + 1).max(free_ns), calls }
     }
 
-    /// The same in a gap between two others, if it fits there. It ends before the next begins:
-    /// readers take what happened at one moment in the order of the file, and this is behind it.
+    /// Lays out a frame in a gap between two slices, if it fits. It must end before the next slice
+    /// begins: readers take simultaneous events in the order of the file.
     pub(crate) fn within(span: &FrameSpan, (free_ns, next_ns): (u64, u64)) -> Option<Self> {
         let layout = Self::new(span, span.started_ns.max(free_ns));
         (layout.from_ns - span.started_ns <= STANDSTILL_NS && layout.to_ns < next_ns).then_some(layout)

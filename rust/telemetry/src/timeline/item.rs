@@ -4,22 +4,22 @@ use prost::Message;
 
 use crate::timeline::packets::{EventKind, TrackEvent};
 
-/// A track, by its place in `Tracks`.
+/// A track, by its index in `Tracks`.
 pub(crate) type TrackId = usize;
 
-/// Something on a track.
+/// An event on a track.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub at_ns: u64,
-    /// Number of slices of the track around it.
+    /// Number of slices of the track that enclose it.
     pub depth: u8,
     pub track: TrackId,
     pub event: TrackEvent,
 }
 
 impl Item {
-    /// Sorted by it, slices nest: at one time ends come first, inner before outer, then beginnings,
-    /// outer before inner.
+    /// Returns the sort key with which slices nest: at the same time ends come first, inner before
+    /// outer, then beginnings, outer before inner.
     pub(crate) fn order(&self) -> (u64, u8, u8) {
         match self.event.kind() {
             EventKind::End => (self.at_ns, 0, u8::MAX - self.depth),
@@ -29,7 +29,7 @@ impl Item {
         }
     }
 
-    /// About how many bytes it takes in a file.
+    /// Returns the approximate bytes in a file.
     pub(crate) fn bytes(&self) -> usize {
         24 + self.event.encoded_len()
     }

@@ -2,10 +2,10 @@
 //!
 //! - The file is a ring of slots of a fixed size, and a valid trace at any moment, whatever ends
 //!   the process (`ring`).
-//! - A reporting thread never waits: events go into a bounded queue (`crate::queue`), where those
-//!   without room are dropped and counted. The rest comes out in the order of the reports.
-//! - A slice is written when it ended, begin and end in one slot; running slices are open at the
-//!   end of the file and are replaced with each write (`builder`, `recorder`).
+//! - Reporting never waits: a bounded queue (`crate::queue`) keeps the order of events, and drops
+//!   and counts those without room.
+//! - A slice is written after its end, with begin and end in one slot. Running slices are open at
+//!   the end of the file, and each write replaces them (`builder`, `recorder`).
 
 mod batches;
 mod builder;

@@ -1,4 +1,4 @@
-//! Opening what should be a file, and may be a pipe by then: never waits for a pipe's other end.
+//! Opens a path that should be a file, and never waits for the other end if it is a pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a file to read it; a path that is not a file is refused by the opened object, not by its
-/// name.
+/// Opens a file for reading. It checks the type of the file after it was opened, so that no change
+/// of the path comes between.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    // Without the flag, opening a pipe waits for a writer.
+    // An open of a pipe without this flag waits for a writer.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }

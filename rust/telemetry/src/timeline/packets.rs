@@ -1,19 +1,19 @@
-//! Perfetto's packets, as far as a timeline writes and reads them. The numbers are those of
+//! The part of Perfetto's packets that a timeline uses. The numbers are those of
 //! `perfetto/protos/perfetto/trace`; tests read the written file with Perfetto's own protos.
 //!
-//! Texts are `Bytes`, which protobuf writes like a string: a name that many events have is not
-//! copied for each, and a reader takes any bytes.
+//! Texts are `Bytes`, which protobuf encodes like a string: events share a name without copies, and
+//! a reader accepts any bytes.
 
 use bytes::{Buf, Bytes};
 use prost::{Enumeration, Message, Oneof};
 
-/// The tag of `Trace.packet`: a file is packets, each with it and its length in front.
+/// Tag of `Trace.packet`. A file is a sequence of packets, each after this tag and its length.
 pub(crate) const PACKET_TAG: u8 = 0x0a;
 
-/// The most bytes of a name or of a text: more is of no use on a screen.
+/// Bytes that are kept of a name or text, as many as a screen shows.
 const LONGEST_TEXT: usize = 256;
 
-/// The beginning of a text, in whole characters.
+/// Returns the beginning of a text, in complete characters.
 pub(crate) fn shortened(text: &str) -> Bytes {
     Bytes::copy_from_slice(&text.as_bytes()[..text.floor_char_boundary(LONGEST_TEXT)])
 }
@@ -37,12 +37,12 @@ impl Packet {
     /// Appends the packet to a file.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.push(PACKET_TAG);
-        // A Vec grows.
+        // It fails only if a buffer is full, and a Vec grows.
         let _ = self.encode_length_delimited(out);
     }
 }
 
-/// The packets of a file, up to its end or the first that breaks off.
+/// The packets of a file, up to its end or the first incomplete packet.
 pub(crate) struct Packets {
     pub rest: Bytes,
 }
@@ -67,7 +67,7 @@ impl Iterator for Packets {
 pub(crate) struct ClockSnapshot {
     #[prost(message, repeated, tag = "1")]
     pub clocks: Vec<Clock>,
-    /// The clock of the packets' times.
+    /// Clock of the packets' times.
     #[prost(uint32, tag = "2")]
     pub primary: u32,
 }
@@ -99,7 +99,7 @@ pub(crate) struct TrackDescriptor {
     pub sibling_rank: u32,
 }
 
-/// Children are shown by their `sibling_rank`.
+/// Value of `child_ordering` for children that are ordered by `sibling_rank`.
 pub(crate) const EXPLICIT: u32 = 3;
 
 #[derive(Clone, PartialEq, Message)]
@@ -133,7 +133,7 @@ pub(crate) struct TrackEvent {
     pub name: Bytes,
     #[prost(uint64, optional, tag = "30")]
     pub value: Option<u64>,
-    /// Events of one flow are joined by arrows, in the order of their times.
+    /// Arrows join the events of a flow, in the order of their times.
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flows: Vec<u64>,
 }
@@ -160,6 +160,10 @@ pub(crate) enum Value {
 impl TrackEvent {
     pub(crate) fn named(name: impl Into<Bytes>) -> Self {
         Self { name: name.into(), ..Self::default() }
+    }
+
+    pub(crate) fn detail(&self, key: &str) -> Option<&Value> {
+        self.details.iter().find(|detail| detail.key == *key)?.value.as_ref()
     }
 
     fn with(mut self, key: &'static str, value: Value) -> Self {

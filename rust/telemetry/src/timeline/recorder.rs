@@ -1,16 +1,13 @@
-//! The recorder of one dispatcher: takes the engine's reports, and a separate thread that writes
-//! them.
+//! The recorder of one dispatcher: a sink for the engine's events, and the thread that writes them.
 //!
-//! - The thread looks at the counters every few milliseconds while batches are open, and writes a
-//!   few times a second: what ended before a kill by more than that is in the file.
+//! - The thread reads the counters every few milliseconds while batches are open, and writes a few
+//!   times a second. A kill loses only calls that ended since the last write.
 //! - A failure of the disk ends the trace, is reported once, and ends nothing else.
 
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use guerdon_core::clock::Clock;
@@ -19,24 +16,24 @@ use guerdon_core::observer::Telemetry;
 use guerdon_core::scheduler::Loads;
 use guerdon_core::settings::{path, seconds};
 use guerdon_core::tracer::TraceEvent;
-use parking_lot::Mutex;
 use rustix::time::ClockId;
 use serde::Deserialize;
 
+use crate::ended::Ended;
 use crate::queue::{Bounds, Queue};
 use crate::timeline::builder::TimelineBuilder;
 use crate::timeline::encoder::{body, head, now_ns};
 use crate::timeline::item::{Item, TrackId};
 use crate::timeline::ring::Ring;
 
-/// Between two looks at the counters, while batches are open and while none is.
-const LOOK: Duration = Duration::from_millis(5);
-const REST: Duration = Duration::from_millis(250);
-/// Events that wait at most, and with how many the thread looks at once.
+/// Intervals between two readings of the counters, while batches are open and while none is.
+const BUSY_INTERVAL: Duration = Duration::from_millis(5);
+const IDLE_INTERVAL: Duration = Duration::from_millis(250);
+/// The most events that wait, and the number of events that ends an interval.
 const MOST_EVENTS: usize = 1 << 16;
 const MANY_EVENTS: usize = 1 << 12;
-/// Between two writes.
-const WRITE: Duration = Duration::from_millis(250);
+/// Interval between two writes.
+const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Configuration of a timeline.
 #[derive(Clone, Debug, Deserialize)]
@@ -56,92 +53,90 @@ pub struct TraceConfig {
     pub functions: Vec<(String, String)>,
 }
 
-/// Told the file, and why nothing more is written to it: once.
+/// Called once with the file, and the reason why nothing more is written to it.
 pub type TroubleListener = Box<dyn Fn(&Path, &str) + Send>;
 
 /// Readers of the engine for the writing thread.
 pub struct RecorderSources {
-    /// Reader of waiting and running calls; `None` once the engine is gone.
+    /// Returns the numbers of waiting and running calls; `None` once the engine is gone.
     pub loads: Box<dyn Fn() -> Option<Loads> + Send>,
-    /// Calls that run at this time, those of workers aside.
+    /// Returns the calls that run at this time, without those of workers.
     pub open_calls: Box<dyn Fn(u64) -> Vec<InFlight> + Send>,
     pub on_trouble: TroubleListener,
 }
 
-struct RecorderShared {
-    queue: Queue<TraceEvent>,
-    shortest_ns: u64,
-    closed: AtomicBool,
-}
-
 /// See the module.
 pub struct Recorder {
-    shared: Arc<RecorderShared>,
+    /// Ended by `close`, and by the writing thread if the disk fails.
+    queue: Arc<Queue<TraceEvent>>,
+    shortest_ns: u64,
     path: PathBuf,
-    /// The writing thread. Taken by `close`.
-    thread: Mutex<Option<JoinHandle<()>>>,
+    ended: Ended,
 }
 
 impl Recorder {
-    /// Makes the file, which says at once whether that can be, and starts to write.
+    /// Makes the file and starts to write. Returns an error if the file can't be made.
     pub fn start(config: &TraceConfig, clock: Clock, sources: RecorderSources) -> io::Result<Self> {
         let (ring, path) = Ring::create(&config.path, config.bytes)?;
         let shortest_ns = u64::try_from(config.shortest.as_nanos()).unwrap_or(u64::MAX);
-        let queue = Queue::new(Bounds { rows: MOST_EVENTS, bytes: usize::MAX });
-        let shared = Arc::new(RecorderShared { queue, shortest_ns, closed: AtomicBool::new(false) });
-        let writer = RecorderThread::new(config, path.clone(), ring, shared.clone(), clock, sources);
-        let thread = std::thread::Builder::new().name("guerdon-trace".to_owned()).spawn(move || writer.run())?;
-        Ok(Self { shared, path, thread: Mutex::new(Some(thread)) })
+        let queue = Arc::new(Queue::new(Bounds { rows: MOST_EVENTS, bytes: usize::MAX }));
+        let offset_ns = now_ns(ClockId::Boottime).saturating_sub(now_ns(ClockId::Monotonic));
+        let pid = std::process::id();
+        let salt = now_ns(ClockId::Realtime) ^ u64::from(pid).rotate_left(48);
+        let timeline = TimelineBuilder::new((pid, &config.process), &config.functions, offset_ns, salt);
+        let (described, sequence) = (HashSet::new(), 0);
+        let writer = RecorderThread {
+            path: path.clone(),
+            ring,
+            timeline,
+            queue: queue.clone(),
+            clock,
+            sources,
+            described,
+            sequence,
+        };
+        let ended = Ended::of_thread("guerdon-trace", move || writer.run())?;
+        Ok(Self { queue, shortest_ns, path, ended })
     }
 
-    /// The file's name, which is another than was asked for where that is in use.
+    /// Returns the file's name, which differs from the configured one if that is in use.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the number of events without room.
+    /// Returns the number of events that were dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.shared.queue.dropped()
+        self.queue.dropped()
     }
 
-    /// Writes the rest, for at most `within`, and ends.
+    /// Writes the waiting events, for at most `within`, and ends.
     pub fn close(&self, within: Duration) {
-        self.shared.closed.store(true, Ordering::Release);
-        self.shared.queue.wake();
-        let Some(thread) = self.thread.lock().take() else { return };
-        let until = Instant::now() + within;
-        while !thread.is_finished() && Instant::now() < until {
-            self.shared.queue.wake();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if thread.is_finished() {
-            let _ = thread.join();
-        }
+        self.queue.end();
+        self.ended.wait(within);
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::Release);
-        self.shared.queue.wake();
+        self.queue.end();
     }
 }
 
 impl Telemetry for Recorder {
     fn shortest_ns(&self) -> Option<u64> {
-        Some(self.shared.shortest_ns)
+        Some(self.shortest_ns)
     }
 
     fn record(&self, event: TraceEvent) {
-        if self.shared.closed.load(Ordering::Relaxed) {
+        if self.queue.has_ended() {
             return;
         }
         let wakes = matches!(event, TraceEvent::BatchSubmitted { .. });
-        self.shared.queue.push(event, 1, 0);
+        self.queue.push(event, 1, 0);
         if wakes {
-            self.shared.queue.wake();
+            self.queue.wake();
         }
     }
 }
@@ -151,36 +146,21 @@ struct RecorderThread {
     path: PathBuf,
     ring: Ring,
     timeline: TimelineBuilder,
-    shared: Arc<RecorderShared>,
+    queue: Arc<Queue<TraceEvent>>,
     clock: Clock,
     sources: RecorderSources,
-    /// Tracks that the slot describes.
+    /// Tracks that the current slot describes.
     described: HashSet<TrackId>,
     sequence: u32,
 }
 
 impl RecorderThread {
-    fn new(
-        config: &TraceConfig,
-        path: PathBuf,
-        ring: Ring,
-        shared: Arc<RecorderShared>,
-        clock: Clock,
-        sources: RecorderSources,
-    ) -> Self {
-        let offset_ns = now_ns(ClockId::Boottime).saturating_sub(now_ns(ClockId::Monotonic));
-        let pid = std::process::id();
-        let salt = now_ns(ClockId::Realtime) ^ u64::from(pid).rotate_left(48);
-        let timeline = TimelineBuilder::new((pid, &config.process), &config.functions, offset_ns, salt);
-        Self { path, ring, timeline, shared, clock, sources, described: HashSet::new(), sequence: 0 }
-    }
-
     fn run(mut self) {
-        self.shared.queue.serve();
+        self.queue.set_consumer();
         let mut written = Instant::now();
         let mut before_ns = 0;
         loop {
-            let closed = self.shared.closed.load(Ordering::Acquire);
+            let closed = self.queue.has_ended();
             let now_ns = self.clock.now_ns();
             let loads = (self.sources.loads)();
             let open = loads.as_ref().is_some_and(|loads| loads.batches > 0);
@@ -188,8 +168,9 @@ impl RecorderThread {
                 self.timeline.loads(loads, now_ns);
             }
             let done = match self.take(now_ns) {
-                Ok(()) if closed || written.elapsed() >= WRITE => {
-                    // Reports of a batch's last calls came with this check at the latest.
+                Ok(()) if closed || written.elapsed() >= WRITE_INTERVAL => {
+                    // By now the last calls of a batch that was done at the previous write are
+                    // here.
                     self.timeline.finish_batches(if closed { u64::MAX } else { before_ns });
                     (before_ns, written) = (now_ns, Instant::now());
                     self.write(closed)
@@ -197,30 +178,30 @@ impl RecorderThread {
                 other => other,
             };
             if let Err(error) = done {
-                self.shared.closed.store(true, Ordering::Release);
+                self.queue.end();
                 (self.sources.on_trouble)(&self.path, &error.to_string());
                 return;
             }
             if closed {
                 return;
             }
-            // A batch is reported a moment before the scheduler has it.
+            // A batch is reported shortly before the scheduler counts it.
             let looks = open || self.timeline.has_open_batches();
-            self.shared.queue.rest(MANY_EVENTS, Some(Instant::now() + if looks { LOOK } else { REST }));
+            self.queue.wait_once(MANY_EVENTS, Some(Instant::now() + if looks { BUSY_INTERVAL } else { IDLE_INTERVAL }));
         }
     }
 
-    /// Takes in the events that came.
+    /// Adds the waiting events to the timeline.
     fn take(&mut self, now_ns: u64) -> io::Result<()> {
         let most = self.ring.slot_bytes() / 4;
-        for event in self.shared.queue.take(MOST_EVENTS) {
+        for event in self.queue.take(MOST_EVENTS) {
             self.timeline.take(event);
             if self.timeline.bytes > most {
                 let items = self.timeline.take_items();
                 self.put(items, false)?;
             }
         }
-        self.timeline.dropped(self.shared.queue.dropped(), now_ns);
+        self.timeline.dropped(self.queue.dropped(), now_ns);
         Ok(())
     }
 
@@ -237,7 +218,7 @@ impl RecorderThread {
 
     fn put(&mut self, items: Vec<Item>, provisional: bool) -> io::Result<()> {
         if items.is_empty() {
-            return self.ring.append(Vec::new(), false);
+            return self.ring.remove_provisional();
         }
         self.sequence += 1;
         let used: Vec<TrackId> = items.iter().map(|item| item.track).collect();
@@ -246,7 +227,7 @@ impl RecorderThread {
         let mut segment = head(&self.timeline.tracks, &used, &mut described, self.sequence);
         if !self.ring.has_room(segment.len() + body.len()) {
             if provisional {
-                return self.ring.append(Vec::new(), false);
+                return self.ring.remove_provisional();
             }
             self.ring.next_slot()?;
             described.clear();

@@ -1,12 +1,11 @@
 //! The file: slots of one size, overwritten one after the other.
 //!
-//! - At each moment the complete file consists of packets: what is not written yet is one packet of
-//!   padding to the end of its slot. A slot begins with the tracks that it uses, and needs no
-//!   other.
-//! - A segment appears whole or not at all: it is written behind the padding's head, which its own
-//!   head replaces last. Heads are 16 bytes at multiples of 16, so no page boundary splits them and
-//!   no kill comes between their bytes.
-//! - A file that another process or dispatcher writes is never touched.
+//! - The file is a sequence of packets at each moment: the free rest of a slot is one packet of
+//!   padding. A slot describes the tracks that it uses, and depends on no other slot.
+//! - A segment becomes visible at once: it is written after the head of the padding, which its own
+//!   head replaces last. Heads are 16 bytes at multiples of 16, so that no page boundary splits
+//!   them, and a kill can't leave half a head.
+//! - A file that another process or dispatcher writes is never changed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,32 +17,31 @@ use rustix::fs::FlockOperation;
 use crate::timeline::open_file::open_file;
 use crate::timeline::packets::PACKET_TAG;
 
-/// Size of a head of padding; segments are a multiple of it.
+/// Size of the head of padding. The size of a segment is a multiple of it.
 const HEAD: usize = 16;
 pub(crate) const SLOTS: usize = 16;
-/// Slots are a multiple of it, so that a reader finds the next one behind damage.
+/// The size of a slot is a multiple of it, so that a reader finds the next slot after damage.
 pub(crate) const GRAIN: usize = 1 << 16;
-/// A slot has room for what one event may tell.
+/// Least size of a slot, with room for the largest event.
 const LEAST_GRAINS: usize = if cfg!(test) { 1 } else { 4 };
-/// Tag of the content of padding: a field that no packet of Perfetto's has, so that readers pass
-/// over it.
+/// Tag of the content of padding: a field that Perfetto's packets lack, so that readers skip it.
 const PADDING_TAG: [u8; 2] = [0xfa, 0x7f];
-/// Dispatchers that write files of one name at a time.
+/// The most dispatchers that write files of one name at a time.
 const MOST_NAMES: usize = 1000;
 
 pub(crate) struct Ring {
     file: File,
     slot_bytes: usize,
     slot: usize,
-    /// Place of the next segment in the slot.
+    /// Position of the next segment in the slot.
     at: usize,
-    /// Slots that were written since the start.
+    /// Number of slots with content.
     slots_used: usize,
-    /// True if there is a provisional segment behind `at`.
+    /// True if there is a provisional segment at `at`.
     provisional: bool,
 }
 
-/// A packet of padding, up to its content; with that it takes `bytes`.
+/// Returns the head of a packet of padding that takes `bytes` in all.
 fn padding(bytes: usize) -> [u8; 13] {
     let mut head = [0; 13];
     head[0] = PACKET_TAG;
@@ -53,7 +51,7 @@ fn padding(bytes: usize) -> [u8; 13] {
     head
 }
 
-/// A varint of five bytes, whatever its value: so that its place is known before the value.
+/// Encodes a varint in five bytes, whatever its value, so that the size of a head is fixed.
 fn wide_varint(value: u32) -> [u8; 5] {
     std::array::from_fn(|byte| {
         let bits = (value >> (7 * byte as u32)) as u8 & 0x7f;
@@ -62,8 +60,8 @@ fn wide_varint(value: u32) -> [u8; 5] {
 }
 
 impl Ring {
-    /// Makes a file of `bytes`, or of another name where one of this name is being written; one
-    /// that was left is kept as `previous`.
+    /// Makes a file of `bytes`, with another name if a file of this name is being written. Renames
+    /// the file of an earlier run to `previous`.
     pub(crate) fn create(path: &Path, bytes: u64) -> io::Result<(Self, PathBuf)> {
         let slot_bytes =
             (usize::try_from(bytes).unwrap_or(usize::MAX) / SLOTS / GRAIN).clamp(LEAST_GRAINS, 1 << 14) * GRAIN;
@@ -85,7 +83,7 @@ impl Ring {
     fn make(path: &Path, slot_bytes: usize) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        // Sparse: it takes room on the disk as it is written.
+        // The file is sparse: it takes disk space as it is written.
         file.set_len((SLOTS * slot_bytes) as u64)?;
         for slot in 0..SLOTS {
             file.write_all_at(&padding(slot_bytes), (slot * slot_bytes) as u64)?;
@@ -102,15 +100,20 @@ impl Ring {
         self.at + bytes + 3 * HEAD <= self.slot_bytes
     }
 
-    /// Goes on to the next slot, whose old content is gone from then on.
+    /// Begins the next slot, and removes its old content.
     pub(crate) fn next_slot(&mut self) -> io::Result<()> {
-        if self.provisional {
-            self.pad(self.at)?;
-        }
+        self.remove_provisional()?;
         self.slot = (self.slot + 1) % SLOTS;
         self.slots_used = (self.slots_used + 1).min(SLOTS);
-        (self.at, self.provisional) = (0, false);
+        self.at = 0;
         self.pad(0)
+    }
+
+    pub(crate) fn remove_provisional(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.provisional) {
+            self.pad(self.at)?;
+        }
+        Ok(())
     }
 
     fn pad(&self, at: usize) -> io::Result<()> {
@@ -121,15 +124,9 @@ impl Ring {
         self.file.write_all_at(bytes, (self.slot * self.slot_bytes + at) as u64)
     }
 
-    /// Appends packets; what is `provisional` is replaced by the next.
+    /// Appends packets. A `provisional` segment is replaced by the next one.
     pub(crate) fn append(&mut self, mut segment: Vec<u8>, provisional: bool) -> io::Result<()> {
-        if self.provisional {
-            self.pad(self.at)?;
-            self.provisional = false;
-        }
-        if segment.is_empty() {
-            return Ok(());
-        }
+        self.remove_provisional()?;
         let room = (segment.len() + HEAD - 1).next_multiple_of(HEAD) - segment.len();
         let room = if room < 13 { room + HEAD } else { room };
         segment.extend_from_slice(&padding(room));
@@ -148,12 +145,9 @@ impl Ring {
         Ok(())
     }
 
-    /// Cuts off the part that was never written.
+    /// Removes the part of the file that was never written.
     pub(crate) fn close(&mut self) -> io::Result<()> {
-        if self.provisional {
-            self.pad(self.at)?;
-            self.provisional = false;
-        }
+        self.remove_provisional()?;
         if self.slots_used < SLOTS {
             self.file.set_len((self.slot * self.slot_bytes + self.at) as u64)?;
         }
@@ -161,7 +155,7 @@ impl Ring {
     }
 }
 
-/// The file of this name that nobody writes: with `-2`, `-3`... where need be.
+/// Returns the first of the names `run`, `run-2`, `run-3`… whose file is not being written.
 fn free_name(path: &Path) -> io::Result<PathBuf> {
     for number in 1..MOST_NAMES {
         let suffix = if number == 1 { String::new() } else { format!("-{number}") };
@@ -179,7 +173,7 @@ fn free_name(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many dispatchers write files of this name"))
 }
 
-/// `run.pftrace` as `run-2.pftrace`.
+/// Returns `run.pftrace` as `run-2.pftrace`.
 fn named(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(suffix);
@@ -190,7 +184,7 @@ fn named(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// `run.pftrace` as `run.previous.pftrace`.
+/// Returns `run.pftrace` as `run.previous.pftrace`.
 fn with_suffix(path: &Path, word: &str) -> PathBuf {
     named(path, &format!(".{word}"))
 }

@@ -1,6 +1,6 @@
-//! Counts what a timeline holds, also while it is written.
+//! Summary of a timeline, which may still be written.
 //!
-//! Damage, as where a slot is being overwritten, costs at most the rest of its slot.
+//! Damage, such as a slot that is being overwritten, costs at most the rest of the slot.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};
@@ -19,12 +19,12 @@ use crate::timeline::ring::GRAIN;
 /// The slices of one function.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FunctionSummary {
-    /// Calls in them.
+    /// Number of calls.
     pub calls: u64,
     pub failed: u64,
     /// Attempts after the first.
     pub retries: u64,
-    /// Slices that had not ended.
+    /// Number of slices without an end.
     pub running: u64,
     #[serde(rename = "busy_s", serialize_with = "in_seconds")]
     pub busy_ns: u64,
@@ -32,7 +32,7 @@ pub struct FunctionSummary {
     pub longest_ns: u64,
 }
 
-/// See the module. `guerdon trace --json` prints it as it is serialized.
+/// Summary of a timeline, which `guerdon trace --json` prints as it is serialized.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     pub processes: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Summary {
     #[serde(rename = "span_s", serialize_with = "in_seconds")]
     pub span_ns: u64,
     pub batches: usize,
-    /// Tracks with something on them.
+    /// Number of tracks with events.
     pub tracks: usize,
     pub slices: usize,
     pub instants: usize,
@@ -49,7 +49,7 @@ pub struct Summary {
     #[serde(rename = "dropped_events")]
     pub dropped: u64,
     pub functions: BTreeMap<String, FunctionSummary>,
-    /// Counts of killed workers, opened circuit breakers and the like.
+    /// Counts of events such as killed workers and opened circuit breakers.
     pub moments: BTreeMap<String, u64>,
 }
 
@@ -78,7 +78,7 @@ impl Summary {
             // The next slot begins at a multiple of it.
             at = (bytes.len() - packets.rest.len() + 1).next_multiple_of(GRAIN);
         }
-        // A file to which nothing was written yet has packets of padding only.
+        // A file without events has packets of padding only.
         let begins_with_packet = bytes.first() == Some(&PACKET_TAG);
         if found == 0 || (reader.tracks.is_empty() && reader.events.is_empty() && !begins_with_packet) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no trace"));
@@ -86,64 +86,34 @@ impl Summary {
         Ok(reader.finish())
     }
 
-    fn add_slice(&mut self, slice: &Slice, to_ns: Option<u64>) {
+    /// Adds a slice that began with `event`; `depth` is the number of slices that enclose it.
+    fn add_slice(&mut self, event: &TrackEvent, depth: usize, from_ns: u64, to_ns: Option<u64>) {
         self.slices += 1;
-        self.batches += usize::from(slice.is_batch);
-        if !slice.is_call || slice.is_batch {
+        if event.detail("groups").is_some() {
+            self.batches += 1;
             return;
         }
-        let function = self.functions.entry(text(&slice.name)).or_default();
+        let status = event.detail("status");
+        if status.is_none() && event.detail("queue_s").is_none() {
+            return;
+        }
+        let number = |key| if let Some(Value::Number(number)) = event.detail(key) { Some(*number) } else { None };
+        let function = self.functions.entry(text(&event.name)).or_default();
         function.running += u64::from(to_ns.is_none());
-        let ran_ns = to_ns.map_or(0, |to_ns| to_ns.saturating_sub(slice.from_ns));
-        if slice.calls.is_none() {
+        let ran_ns = to_ns.map_or(0, |to_ns| to_ns.saturating_sub(from_ns));
+        let calls = number("calls");
+        if calls.is_none() {
             function.longest_ns = function.longest_ns.max(ran_ns);
-            function.retries += u64::from(slice.is_retry);
+            function.retries += u64::from(event.detail("attempt").is_some());
         }
-        // The slice of a frame has those of its calls in it.
-        if slice.depth == 0 {
-            function.calls += slice.calls.unwrap_or(1);
+        // The slice of a frame encloses those of its calls.
+        if depth == 0 {
+            function.calls += calls.unwrap_or(1);
             function.busy_ns += ran_ns;
-            function.failed += slice.failed.unwrap_or_else(|| u64::from(slice.has_failed));
+            let has_failed = matches!(status, Some(Value::Text(status))
+                if [&b"timeout"[..], b"error", b"crashed", b"cancelled"].contains(&&**status));
+            function.failed += number("failed").unwrap_or_else(|| u64::from(has_failed));
         }
-    }
-}
-
-/// A slice, as far as it counts here.
-#[derive(Default)]
-struct Slice {
-    name: Bytes,
-    from_ns: u64,
-    /// Number of slices of its track around it.
-    depth: usize,
-    is_batch: bool,
-    is_call: bool,
-    is_retry: bool,
-    has_failed: bool,
-    /// Number of calls of a frame: its calls, and those of them that failed.
-    calls: Option<u64>,
-    failed: Option<u64>,
-}
-
-impl Slice {
-    fn of(event: TrackEvent, from_ns: u64, depth: usize) -> Self {
-        let mut slice = Self { name: event.name, from_ns, depth, ..Self::default() };
-        for detail in event.details {
-            let number = if let Some(Value::Number(number)) = detail.value { Some(number) } else { None };
-            match &*detail.key {
-                b"groups" => slice.is_batch = true,
-                b"queue_s" => slice.is_call = true,
-                b"attempt" => slice.is_retry = true,
-                b"calls" => slice.calls = number,
-                b"failed" => slice.failed = number,
-                b"status" => {
-                    slice.is_call = true;
-                    slice.has_failed = matches!(&detail.value, Some(Value::Text(status))
-                        if [&b"timeout"[..], b"error", b"crashed", b"cancelled"].contains(&&**status));
-                }
-                _ => {}
-            }
-        }
-        slice
     }
 }
 
@@ -186,17 +156,17 @@ impl Reader {
         let mut summary = Summary { processes: self.processes.into_values().collect(), span_ns, ..Summary::default() };
         let mut used = HashSet::new();
         let mut dropped: HashMap<u64, u64> = HashMap::new();
-        let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();
+        let mut open: HashMap<u64, Vec<(u64, TrackEvent)>> = HashMap::new();
         for (at_ns, event) in self.events {
             let track = event.track;
             match event.kind() {
                 EventKind::Begin => {
-                    let stack = open.entry(track).or_default();
-                    stack.push(Slice::of(event, at_ns, stack.len()));
+                    open.entry(track).or_default().push((at_ns, event));
                 }
                 EventKind::End => {
-                    let Some(slice) = open.get_mut(&track).and_then(Vec::pop) else { continue };
-                    summary.add_slice(&slice, Some(at_ns));
+                    let Some(stack) = open.get_mut(&track) else { continue };
+                    let Some((from_ns, event)) = stack.pop() else { continue };
+                    summary.add_slice(&event, stack.len(), from_ns, Some(at_ns));
                 }
                 EventKind::Instant => {
                     summary.instants += 1;
@@ -214,8 +184,8 @@ impl Reader {
             }
             used.insert(track);
         }
-        for slice in open.into_values().flatten() {
-            summary.add_slice(&slice, None);
+        for (depth, (from_ns, event)) in open.into_values().flat_map(|stack| stack.into_iter().enumerate()) {
+            summary.add_slice(&event, depth, from_ns, None);
         }
         summary.tracks = used.len();
         summary.dropped = dropped.into_values().sum();

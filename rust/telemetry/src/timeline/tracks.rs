@@ -1,9 +1,9 @@
-//! The tracks of a timeline, a tree.
+//! The tree of a timeline's tracks.
 //!
-//! - A track's number in files is made of its path and of the process, so that it is the same in
-//!   all slots of a file, and differs between files.
-//! - Slices of one track never overlap, and each keeps its times: what runs side by side has
-//!   several tracks, of which each slice gets one that was free meanwhile.
+//! - A track's number in files is a hash of its path and the process, so that it is the same in all
+//!   slots of a file, and differs between files.
+//! - Slices of one track never overlap, and each keeps its times: calls that run concurrently have
+//!   several tracks, and each slice gets a track that is free during its time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,13 +12,13 @@ use bytes::Bytes;
 use crate::timeline::item::TrackId;
 use crate::timeline::packets::shortened;
 
-/// The last slices of a track between which there may be room for one that is reported late.
+/// Number of a track's last slices that are kept, for slices that are reported late.
 const SPANS: usize = 64;
 
 /// Kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrackKind {
-    /// The root of all others of a process: its id.
+    /// The root of a process's tracks: its id.
     Process(u32),
     /// Slices and instants, or other tracks.
     Slices,
@@ -30,24 +30,24 @@ pub(crate) struct Track {
     pub parent: Option<TrackId>,
     pub name: Bytes,
     pub kind: TrackKind,
-    /// Its place among its siblings.
+    /// Order among its siblings.
     pub rank: u32,
-    taken: BusySpans,
+    busy: BusySpans,
 }
 
-/// When a track has slices.
+/// Times at which a track has slices.
 #[derive(Default)]
-struct BusySpans {
-    /// Starts and ends, one after the other.
+pub(crate) struct BusySpans {
+    /// Starts and ends, in order.
     spans: VecDeque<(u64, u64)>,
-    /// Before it nothing is known to be free.
+    /// No time before it is known to be free.
     since_ns: u64,
 }
 
 impl BusySpans {
-    /// The first gap that is not over at a moment: where the slice before it ended, and where the
-    /// next one begins.
-    fn gap(&self, at_ns: u64) -> (u64, u64) {
+    /// Returns the first gap that ends after a moment: the end of the slice before it, and the
+    /// start of the next one.
+    pub(crate) fn gap(&self, at_ns: u64) -> (u64, u64) {
         let next = self.spans.partition_point(|(from, _)| *from <= at_ns);
         let mut free_ns = next.checked_sub(1).map_or(self.since_ns, |before| self.spans[before].1);
         for (from, to) in self.spans.range(next..) {
@@ -59,14 +59,21 @@ impl BusySpans {
         (free_ns, u64::MAX)
     }
 
-    /// Since when it is free, if it is all the time. A slice that is reported late ends before the
-    /// next begins: readers take what happened at one moment in the order of the file.
+    /// Returns the start of the gap that has room for a slice, if there is one. A slice that is
+    /// reported late must end before the next one begins: readers take simultaneous events in the
+    /// order of the file.
     fn free_since(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let (free_ns, next_ns) = self.gap(from_ns);
         (free_ns <= from_ns && to_ns < next_ns).then_some(free_ns)
     }
 
-    fn take(&mut self, from_ns: u64, to_ns: u64) {
+    /// Returns the end of the last slice.
+    pub(crate) fn last_end_ns(&self) -> u64 {
+        self.spans.back().map_or(0, |(_, to_ns)| *to_ns)
+    }
+
+    /// Adds a slice at a time at which the track is free.
+    pub(crate) fn take(&mut self, from_ns: u64, to_ns: u64) {
         let place = self.spans.partition_point(|(from, _)| *from <= from_ns);
         self.spans.insert(place, (from_ns, to_ns));
         if self.spans.len() > SPANS
@@ -81,7 +88,7 @@ impl BusySpans {
 pub(crate) struct Tracks {
     all: Vec<Track>,
     known: HashMap<(Option<TrackId>, Bytes), TrackId>,
-    /// Lanes of a track whose slices run side by side: the tracks that show it.
+    /// Tracks below a track whose slices overlap.
     lanes: HashMap<TrackId, Vec<TrackId>>,
     salt: u64,
 }
@@ -96,7 +103,7 @@ impl Tracks {
         &self.all[track]
     }
 
-    /// A track by its name among those of its parent; made if it does not exist.
+    /// Returns the track of this name below a parent, which is made if it does not exist.
     pub(crate) fn of(&mut self, parent: Option<TrackId>, name: &str, kind: TrackKind) -> TrackId {
         let name = shortened(name);
         if let Some(track) = self.known.get(&(parent, name.clone())) {
@@ -109,43 +116,32 @@ impl Tracks {
         hasher.update(&name);
         let uuid = first_u64(&hasher);
         let rank = self.all.len() as u32;
-        self.all.push(Track { uuid, parent, name: name.clone(), kind, rank, taken: BusySpans::default() });
+        self.all.push(Track { uuid, parent, name: name.clone(), kind, rank, busy: BusySpans::default() });
         self.known.insert((parent, name), track);
         track
     }
 
-    /// The first gap of a track that is not over at a moment: where the slice before it ended, and
-    /// where the next one begins.
-    pub(crate) fn gap(&self, track: TrackId, at_ns: u64) -> (u64, u64) {
-        self.all[track].taken.gap(at_ns)
+    /// Returns the times at which a track has slices.
+    pub(crate) fn busy(&mut self, track: TrackId) -> &mut BusySpans {
+        &mut self.all[track].busy
     }
 
-    /// Puts a slice on a track that is free meanwhile.
-    pub(crate) fn take(&mut self, track: TrackId, from_ns: u64, to_ns: u64) {
-        self.all[track].taken.take(from_ns, to_ns);
-    }
-
-    /// When the last slice of a track ended.
-    pub(crate) fn last_end_ns(&self, track: TrackId) -> u64 {
-        self.all[track].taken.spans.back().map_or(0, |(_, to_ns)| *to_ns)
-    }
-
-    /// Puts a slice on one of the tracks below `parent` that is free meanwhile: of these on the one
-    /// that was used last, so that the others stay free for what began earlier.
+    /// Puts a slice on a free track below `parent`: on the one that was used last, so that the
+    /// others stay free for slices that began earlier.
     pub(crate) fn beside(&mut self, parent: TrackId, from_ns: u64, to_ns: u64) -> TrackId {
         let track = self.free_beside(parent, from_ns, to_ns, &[]);
-        self.take(track, from_ns, to_ns);
+        self.busy(track).take(from_ns, to_ns);
         track
     }
 
-    /// The same, of those that are not `except`, without taking it.
+    /// Returns such a track that is not in `except`, without putting a slice on it.
     pub(crate) fn free_beside(&mut self, parent: TrackId, from_ns: u64, to_ns: u64, except: &[TrackId]) -> TrackId {
         let lanes = self.lanes.entry(parent).or_default();
         let free = lanes
             .iter()
             .copied()
             .filter(|lane| !except.contains(lane))
-            .filter_map(|lane| Some((lane, self.all[lane].taken.free_since(from_ns, to_ns)?)));
+            .filter_map(|lane| Some((lane, self.all[lane].busy.free_since(from_ns, to_ns)?)));
         if let Some((lane, _)) = free.max_by_key(|(_, since_ns)| *since_ns) {
             return lane;
         }
@@ -156,7 +152,7 @@ impl Tracks {
     }
 }
 
-/// The beginning of a hash.
+/// Returns the beginning of a hash; never 0.
 pub(crate) fn first_u64(hasher: &blake3::Hasher) -> u64 {
     let hash = hasher.finalize();
     let mut bytes = [0; 8];
