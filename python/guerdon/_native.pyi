@@ -24,31 +24,15 @@ def read_score(parse: Parse, text: str, *, cut: bool = False, reasoning: str | N
 class Fence:
     """The fences that keep a child with a program under test from everything else."""
 
-    def __new__(
-        cls,
-        *,
-        readable: Sequence[str],
-        libraries: Sequence[str],
-        writable: Sequence[str],
-        memory: int,
-        cpu_seconds: int,
-        file_size: int,
-        open_files: int,
-        tasks: int,
-        folder_size: int,
-        folder_files: int,
-        processes: bool,
-        execute: bool,
-        without: Sequence[str],
-    ) -> Fence:
+    def __new__(cls, rules: Mapping[str, object]) -> Fence:
         """Prepares it, and enters name spaces where that is allowed."""
 
     def needs_fork(self) -> bool:
         """Whether this process has to fork, and its child to call `finish` and go on."""
 
     def finish(self) -> None: ...
-    def layers(self) -> list[tuple[str, bool, str]]:
-        """Of each layer its name, whether it holds, and what there is to say about that."""
+    def layers(self) -> dict[str, tuple[bool, str]]:
+        """Of each layer whether it holds, and what there is to say about that."""
 
     def folder(self) -> Path | None:
         """The folder that children may write to."""

@@ -3,10 +3,14 @@ bytes do harm."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import enum
 import math
+import os
 import struct
+import subprocess
+import sys
 import tracemalloc
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -90,6 +94,19 @@ def test_changed_bytes_raise_nothing_else(value: object, place: int, flip: int) 
         decode(bytes(data))
     except EncodingError:
         return
+
+
+def test_sets_of_cases_have_the_same_bytes_in_every_process() -> None:
+    """The text of a case is part of the key of a cached outcome."""
+    code = "from guerdon.rewards.code.child.encoding import encode; print(encode({'b', 'a', frozenset('xyz'), 3}))"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True
+        ).stdout
+        for seed in "0123"
+    }
+    (one,) = printed
+    assert decode(ast.literal_eval(one.decode())) == {"b", "a", frozenset("xyz"), 3}
 
 
 class _AlwaysEqual:

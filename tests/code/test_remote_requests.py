@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from guerdon import DataError
-from guerdon.rewards.code.remote.outputs import CaseRun, SandboxRun
 from guerdon.rewards.code.remote.requests import ProgramRequests
 from guerdon.rewards.code.trusted.case_judge import JudgingRules
 from guerdon.rewards.code.trusted.cases import CallCase, Case, StdinCase
 from guerdon.rewards.code.trusted.compare import Compare, outputs_match, printable, shown
 from guerdon.rewards.code.trusted.judgement import Judgement, Score, of_cases
+from guerdon.rewards.code.trusted.sandbox_output import CaseRun, SandboxRun
 from guerdon.rewards.code.zygote.command_run import compile_fault
 from guerdon.rewards.code.zygote.script_run import exit_fault
 

@@ -18,9 +18,12 @@ from hypothesis import strategies as some
 from guerdon import Dispatcher, SandboxFusion, code_reward
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import encode
-from guerdon.rewards.code.remote.outputs import CaseRun, OutputJudge, SandboxRun
+from guerdon.rewards.code.remote.judge_thread import OutputJudge
+from guerdon.rewards.code.trusted.case_judge import CaseJudge
 from guerdon.rewards.code.trusted.cases import CallCase
 from guerdon.rewards.code.trusted.compare import Compare, values_match
+from guerdon.rewards.code.trusted.judge_state import JudgeState
+from guerdon.rewards.code.trusted.sandbox_output import CaseRun, SandboxRun, fault_of_run
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 from tests.code.programs import block
 from tests.code.sandbox_server import answered
@@ -139,7 +142,7 @@ def test_values_of_other_modules_match_as_here(expected: str, value: str, same: 
     wanted, given = eval(expected, names), eval(value, names)
     assert values_match(wanted, decode(encode(given, opaque=lambda value: 0)), rule) is same
     run = SandboxRun("exit", 0, 0.1, answered("nonce", given), "")
-    fault = judging(rule).scorer().fault_of(CaseRun(CallCase("f", [], (wanted,)), run, "nonce", 1.0))
+    fault = fault_of_run(case_judge(rule), CaseRun(CallCase("f", [], (wanted,)), run, "nonce", 1.0))
     assert (fault == "") is same
 
 
@@ -149,11 +152,15 @@ def judging(rule: Compare) -> Any:
     return plan.programs.judging
 
 
+def case_judge(rule: Compare) -> CaseJudge:
+    return CaseJudge(judging(rule).rules, JudgeState())
+
+
 def test_answers_without_a_value_are_faults() -> None:
-    case, scorer = CallCase("f", [], ([1, 2],)), judging("exact").scorer()
+    case, judge = CallCase("f", [], ([1, 2],)), case_judge("exact")
 
     def fault(text: str, status: int = 0) -> str:
-        return str(scorer.fault_of(CaseRun(case, SandboxRun("exit", status, 0.1, text, ""), "n1", 1.0)))
+        return fault_of_run(judge, CaseRun(case, SandboxRun("exit", status, 0.1, text, ""), "n1", 1.0))
 
     value, listed = (answered("n1", one).partition("value ")[2].strip() for one in ([1, 2], ("map", [1, 2])))
     assert fault(f"noise\nn1 value 7\nn1 value {value}") == ""
@@ -178,7 +185,7 @@ def test_a_judge_that_can_not_be_started_is_no_fault_of_the_program(monkeypatch:
 
 
 def test_a_value_that_takes_long_to_compare_fails_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("guerdon.rewards.code.remote.outputs._WITHIN_S", 1.0)
+    monkeypatch.setattr("guerdon.rewards.code.remote.judge_thread._WITHIN_S", 1.0)
     alike = {number * ((1 << 61) - 1) for number in range(30_000)}
     case, right = CallCase("f", [], ({1},)), SandboxRun("exit", 0, 0.1, answered("n", {1}), "")
     judge = OutputJudge(judging("exact"))

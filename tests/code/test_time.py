@@ -65,7 +65,7 @@ def test_a_program_that_was_starved_is_run_once_more(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("seconds", "displaced", "is_starved"), [(0.1, 100, True), (0.9, 100, False), (0.1, 0, False)])
 def test_a_program_that_waits_is_not_starved(seconds: float, displaced: int, is_starved: bool) -> None:
-    assert Ended(-9, 0, seconds, displaced).was_starved(Deadline(1.0)) is is_starved
+    assert Ended(-9, seconds, displaced).was_starved(Deadline(1.0)) is is_starved
 
 
 @pytest.mark.parametrize("isolation", ["strict", "none"])

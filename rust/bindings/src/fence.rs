@@ -10,10 +10,13 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use guerdon_fence::{Fence, FenceError, Layer, Rules};
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use guerdon_fence::{Fence, FenceError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
+use pythonize::pythonize;
 use rustix::thread::UnshareFlags;
+
+use crate::config::settings;
 
 /// See the module.
 // Never dropped: in a child its descriptors are closed, and their numbers another's.
@@ -23,43 +26,8 @@ pub struct PyFence(ManuallyDrop<Fence>);
 #[pymethods]
 impl PyFence {
     #[new]
-    #[pyo3(signature = (
-        *, readable, libraries, writable, memory, cpu_seconds, file_size, open_files, tasks, folder_size, folder_files,
-        processes, execute, without,
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn new(
-        readable: Vec<PathBuf>,
-        libraries: Vec<PathBuf>,
-        writable: Vec<PathBuf>,
-        memory: u64,
-        cpu_seconds: u64,
-        file_size: u64,
-        open_files: u64,
-        tasks: u64,
-        folder_size: u64,
-        folder_files: u64,
-        processes: bool,
-        execute: bool,
-        without: Vec<String>,
-    ) -> PyResult<Self> {
-        let without = without.iter().map(|name| layer(name)).collect::<PyResult<_>>()?;
-        let rules = Rules {
-            readable,
-            libraries,
-            writable,
-            memory,
-            cpu_seconds,
-            file_size,
-            open_files,
-            tasks,
-            folder_size,
-            folder_files,
-            processes,
-            execute,
-            without,
-        };
-        Ok(Self(ManuallyDrop::new(Fence::prepare(rules, unshare, make_fixed).map_err(exception)?)))
+    fn new(rules: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self(ManuallyDrop::new(Fence::prepare(settings(rules)?, unshare, make_fixed).map_err(exception)?)))
     }
 
     /// Returns whether this process has to fork, and its child to go on.
@@ -71,12 +39,9 @@ impl PyFence {
         self.0.finish().map_err(exception)
     }
 
-    /// Returns the name of each layer, whether it holds, and a remark.
-    fn layers(&self) -> Vec<(&'static str, bool, String)> {
-        let layers = self.0.layers().iter();
-        layers
-            .map(|(layer, state)| (layer.name(), state.is_ok(), state.unwrap_or_else(|reason| reason).to_owned()))
-            .collect()
+    /// Returns for each layer whether it holds, and a remark.
+    fn layers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(pythonize(py, self.0.layers())?)
     }
 
     fn folder(&self) -> Option<PathBuf> {
@@ -107,10 +72,6 @@ impl PyFence {
         keep.sort_unstable();
         self.0.enter(&keep, alone, close_others).map_err(exception)
     }
-}
-
-fn layer(name: &str) -> PyResult<Layer> {
-    Layer::by_name(name).ok_or_else(|| PyValueError::new_err(format!("there is no layer {name:?}")))
 }
 
 fn exception(error: FenceError) -> PyErr {

@@ -126,7 +126,7 @@ impl Fence {
     fn settle(&mut self, layer: Layer, put_up: impl FnOnce(&mut Self) -> Result<String, String>) {
         let left_out = self.rules.leaves_out(layer);
         let state = if left_out { Err("left out for a test".to_owned()) } else { put_up(self) };
-        self.layers.settle(layer, state);
+        self.layers.insert(layer, (state.is_ok(), state.unwrap_or_else(|reason| reason)));
     }
 
     fn enter_namespaces(&mut self) -> Result<String, String> {
@@ -190,7 +190,7 @@ impl Fence {
         if !identity::may_change() {
             return Err("root without CAP_SETUID and CAP_SETGID, whose threads the kernel does not count".to_owned());
         }
-        let private_root = self.layers.holds(Layer::Namespaces);
+        let private_root = self.holds(Layer::Namespaces);
         let closed =
             self.rules.readable.iter().chain(&self.rules.libraries).find(|path| !open_to_all(path, private_root));
         if let Some(path) = closed {
@@ -210,16 +210,20 @@ impl Fence {
     }
 
     fn make_folder(&mut self) -> Result<String, String> {
-        if self.rules.folder_size == 0 {
+        if self.rules.writable_bytes == 0 {
             return Err("not asked for".to_owned());
         }
-        if !self.layers.holds(Layer::Namespaces) {
+        if !self.holds(Layer::Namespaces) {
             return Err("no mount name space: programs have no folder to write to".to_owned());
         }
         let user = self.user.unwrap_or_else(|| rustix::process::getuid().as_raw());
         let group = self.user.unwrap_or_else(|| rustix::process::getgid().as_raw());
         self.folder = Some(OwnFolder::new(&self.rules, user, group).map_err(refused("mount tmpfs"))?);
-        Ok(format!("{} bytes", self.rules.folder_size))
+        Ok(format!("{} bytes", self.rules.writable_bytes))
+    }
+
+    fn holds(&self, layer: Layer) -> bool {
+        self.layers.get(&layer).is_some_and(|(holds, _)| *holds)
     }
 
     /// Returns the layers that are set up, the same for all children.

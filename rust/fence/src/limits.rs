@@ -34,8 +34,8 @@ pub(crate) fn set(rules: &Rules, memory: &Memory, tasks: u64) -> io::Result<()> 
         (Resource::Fsize, rules.file_size),
         (Resource::Nofile, rules.open_files),
         (Resource::Nproc, tasks),
-        (Resource::Data, data.saturating_add(rules.memory)),
-        (Resource::As, all.saturating_add(rules.memory)),
+        (Resource::Data, data.saturating_add(rules.memory_limit)),
+        (Resource::As, all.saturating_add(rules.memory_limit)),
     ] {
         lower(resource, limit, limit)?;
     }

@@ -65,8 +65,8 @@ impl OwnFolder {
     pub(crate) fn new(rules: &Rules, user: u32, group: u32) -> io::Result<Self> {
         let options = format!(
             "mode={MODE:o},size={},nr_inodes={},uid={user},gid={group}",
-            rules.folder_size,
-            rules.folder_files.max(1) + 1, // the folder itself counts
+            rules.writable_bytes,
+            rules.writable_files.max(1) + 1, // the folder itself counts
         );
         let options = CString::new(options).map_err(io::Error::other)?;
         // Mounted without access times, so that reading is not a change.

@@ -14,6 +14,7 @@ use seccompiler::{
 };
 
 use crate::denied_calls as denied;
+use crate::signal_filter;
 
 /// Calls of the deny list that a child of a kind may make.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +79,10 @@ pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendErr
 }
 
 fn program(calls: Calls) -> Result<BpfProgram, BackendError> {
+    let (whole, by_argument): (Calls, Calls) = calls.into_iter().partition(|(_, rules)| rules.is_empty());
     let refused = SeccompAction::Errno(libc::EPERM as u32);
-    SeccompFilter::new(calls, SeccompAction::Allow, refused, architecture()?)?.try_into()
+    let rest = SeccompFilter::new(by_argument, SeccompAction::Allow, refused, architecture()?)?;
+    Ok([signal_filter::of_refused(whole.keys()), rest.try_into()?].concat())
 }
 
 /// Denies ways to open a file for which Landlock checks too little: reading and emptying it, before

@@ -76,6 +76,14 @@ pub(crate) fn of_process(pid: u32, rest: &[sock_filter]) -> Vec<sock_filter> {
     program
 }
 
+/// Returns the beginning of a program that refuses these calls, whatever their arguments. It is
+/// short: the kernel translates the program of each child again.
+pub(crate) fn of_refused<'a>(calls: impl Iterator<Item = &'a c_long>) -> Vec<sock_filter> {
+    let mut program = vec![load(MACHINE), jump(IF_EQUAL, OWN_MACHINE, 1, 0), give(REFUSED), load(CALL)];
+    program.extend(calls.flat_map(|&call| [jump(IF_EQUAL, call as u32, 0, 1), give(REFUSED)]));
+    program
+}
+
 const fn load(offset: u32) -> sock_filter {
     sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: offset }
 }
@@ -103,7 +111,10 @@ mod tests {
     }
 
     fn run_on(machine: u32, call: c_long, argument: u32) -> u32 {
-        let program = of_process(7, &[give(REST)]);
+        run_program(&of_process(7, &[give(REST)]), machine, call, argument)
+    }
+
+    fn run_program(program: &[sock_filter], machine: u32, call: c_long, argument: u32) -> u32 {
         let (mut at, mut loaded) = (0, 0);
         loop {
             let step = &program[at];
@@ -150,6 +161,17 @@ mod tests {
         for call in [libc::SYS_kill, libc::SYS_read] {
             assert_eq!(run_on(0x4000_0003, call, 7), REFUSED);
         }
+    }
+
+    #[test]
+    fn refused_calls_are_refused_and_others_go_on() {
+        let calls = [libc::SYS_bpf, libc::SYS_mount, libc::SYS_ptrace];
+        let program = [of_refused(calls.iter()), vec![give(REST)]].concat();
+        for call in 0..NEWEST {
+            let verdict = if calls.contains(&call) { REFUSED } else { REST };
+            assert_eq!(run_program(&program, OWN_MACHINE, call, 0), verdict, "{call}");
+        }
+        assert_eq!(run_program(&program, 0x4000_0003, libc::SYS_read, 0), REFUSED);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 mod answer_stream;
 mod api_key;
 mod body;
+mod call_store;
 mod connector;
 mod dialect;
 mod dns;

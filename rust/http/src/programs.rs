@@ -1,21 +1,20 @@
 //! Programs that a sandbox runs: a call is several requests, one after the other. A judge outside
 //! of this crate makes each of them, and judges its answer.
 //!
-//! - A program is kept from one attempt of its call to the next: no case is run again.
-//! - None is kept longer than its batch.
+//! A program is kept from one attempt of its call to the next: no case is run again.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use guerdon_core::batch::Batch;
 use guerdon_core::outcome::Failure;
 use guerdon_core::report::Report;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::dialect::sandbox::SandboxRun;
+
+/// Most bytes kept of the texts of a function's programs, with their cases.
+pub const MOST_BYTES: usize = 64 << 20;
 
 /// A program that its judge has begun to judge.
 pub type BegunProgram = Box<dyn Any + Send + Sync>;
@@ -67,42 +66,6 @@ impl ProgramJudge {
         let (answer, answered) = oneshot::channel();
         (self.0)(ProgramQuestion { program, run, answer });
         answered.await.unwrap_or_else(|_| ProgramStep::Failed("the judge of its program has ended".to_owned()))
-    }
-}
-
-/// A program whose batch is not done, and how often its present request has failed.
-type KeptProgram = (Weak<Batch>, BegunProgram, u16);
-
-/// Programs whose calls may be tried again. Written by requests that fail and that repeat them, and
-/// by the watchdog.
-#[derive(Default)]
-pub struct KeptPrograms(Mutex<BTreeMap<(u64, usize), KeptProgram>>);
-
-impl KeptPrograms {
-    /// Keeps a program whose request has failed so often, by batch and sample.
-    pub fn keep(&self, batch: &Arc<Batch>, sample: usize, program: BegunProgram, failed: u16) {
-        let before = self.0.lock().insert((batch.id(), sample), (Arc::downgrade(batch), program, failed));
-        drop(before);
-    }
-
-    /// A program that was kept, and how often its request has failed.
-    pub fn take(&self, batch: u64, sample: usize) -> Option<(BegunProgram, u16)> {
-        self.0.lock().remove(&(batch, sample)).map(|(_, program, failed)| (program, failed))
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
-    }
-
-    /// Drops those of batches that are done; returns whether any is left.
-    pub fn drop_ended(&self) -> bool {
-        let ended: Vec<KeptProgram> = {
-            let mut kept = self.0.lock();
-            let is_done = |batch: &Weak<Batch>| batch.upgrade().is_none_or(|batch| batch.is_done());
-            kept.extract_if(.., |_, (batch, ..)| is_done(batch)).map(|(_, program)| program).collect()
-        };
-        drop(ended);
-        !self.is_empty()
     }
 }
 

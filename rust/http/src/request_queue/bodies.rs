@@ -6,11 +6,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::body::{BodyTemplate, JSON, Text};
+use crate::call_store::CallStore;
 use crate::fleet::RequestKey;
 use crate::in_flight::InFlightFrame;
 use crate::long_body::{LongBody, TextSource};
 use crate::meter::Meter;
-use crate::repair::Repairs;
+use crate::repair;
 use crate::request_body::RequestBody;
 
 /// Length from which on a body is written while it is sent.
@@ -22,12 +23,13 @@ pub struct Bodies {
     function: usize,
     /// Answers that could not be read, for the next attempts of their calls. Written by requests
     /// that end.
-    repairs: Mutex<Repairs>,
+    repairs: Mutex<CallStore<Vec<u8>>>,
 }
 
 impl Bodies {
     pub fn new(template: BodyTemplate, function: usize) -> Self {
-        Self { template: Arc::new(template), function, repairs: Mutex::default() }
+        let repairs = Mutex::new(CallStore::new(repair::MOST_BYTES));
+        Self { template: Arc::new(template), function, repairs }
     }
 
     /// The body of a request for these samples; `None`: their texts were not captured.
@@ -83,17 +85,20 @@ impl Bodies {
             return;
         }
         if scored {
-            self.repairs.lock().remove((key.own_batch, key.sample));
+            self.repairs.lock().take((key.own_batch, key.sample));
         } else if let Some(messages) = meter.repair()
             && let Some((batch, sample)) = frame_ref.place(call)
         {
-            self.repairs.lock().put(&batch, sample, messages);
+            let bytes = messages.len();
+            self.repairs.lock().put(&batch, sample, messages, bytes);
         }
     }
 
     /// Drops answers of batches that have ended; whether any is left.
     pub fn drop_ended(&self) -> bool {
-        self.repairs.lock().drop_ended()
+        let mut repairs = self.repairs.lock();
+        repairs.take_ended();
+        !repairs.is_empty()
     }
 
     /// Returns whether answers of calls that may be tried again are kept.

@@ -21,11 +21,12 @@ use tokio::sync::Notify;
 
 use super::bodies::Bodies;
 use super::calls::{Call, Calls, RequestTask, TakenCall};
+use crate::call_store::CallStore;
 use crate::fleet::{Failed, Fleet, RequestKey};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
 use crate::meter::Meter;
-use crate::programs::{KeptPrograms, Program, ProgramJudge, ProgramStep, failure_of};
+use crate::programs::{self, BegunProgram, Program, ProgramJudge, ProgramStep, failure_of};
 use crate::request::ScoreRequest;
 use crate::request_body::RequestBody;
 use crate::response::{ResponseParser, Scores};
@@ -42,7 +43,9 @@ pub struct RequestQueue {
     calls: Mutex<Calls>,
     /// Bodies of requests, by slot; a single one serves all slots.
     bodies: Vec<Bodies>,
-    programs: KeptPrograms,
+    /// Programs whose calls may be tried again, how often their present request has failed, and
+    /// their bytes. Written by requests that fail and that repeat them, and by the watchdog.
+    programs: Mutex<CallStore<(BegunProgram, u16, usize)>>,
 }
 
 /// Frees the slot of a request, however it ended.
@@ -83,7 +86,8 @@ impl RequestQueue {
         let bodies =
             std::iter::once(&spec.body).chain(others).map(|body| Bodies::new(body.clone(), function)).collect();
         let calls = Mutex::new(Calls::new(fleet));
-        Arc::new(Self { spec, limit, timeout, clock, runtime, gone, calls, bodies, programs: KeptPrograms::default() })
+        let programs = Mutex::new(CallStore::new(programs::MOST_BYTES));
+        Arc::new(Self { spec, limit, timeout, clock, runtime, gone, calls, bodies, programs })
     }
 
     /// Queues calls; gives them back if it is closed.
@@ -185,13 +189,15 @@ impl RequestQueue {
     ) -> Result<Scores, Failed> {
         // Programs have no prefix in common: each goes where there is room.
         let key = RequestKey { group_size: 1, ..key };
-        let (begun, mut failed) = match self.programs.take(key.own_batch, key.sample) {
-            Some((program, failed)) => (Some(Program::Begun(program)), failed),
-            None => (None, key.attempt.saturating_sub(1)),
+        let kept = self.programs.lock().take((key.own_batch, key.sample));
+        let was_begun = kept.is_some();
+        let (mut program, mut failed, bytes) = if let Some((program, failed, bytes)) = kept {
+            (Program::Begun(program), failed, bytes)
+        } else {
+            let texts = self.bodies[0].text(frame_ref, samples).ok_or_else(|| broken(NO_TEXTS.to_owned()))?;
+            let bytes = texts.len();
+            (Program::New(texts), key.attempt.saturating_sub(1), bytes)
         };
-        let was_begun = begun.is_some();
-        let new = || self.bodies[0].text(frame_ref, samples).map(Program::New);
-        let mut program = begun.or_else(new).ok_or_else(|| broken(NO_TEXTS.to_owned()))?;
         let (mut run, mut progressed, mut next) = (None, false, None);
         loop {
             match judge.next(program, run.take()).await {
@@ -206,12 +212,16 @@ impl RequestQueue {
                         }
                         Err(Failed { failure, others_up }) => {
                             failed = failed.saturating_add(1);
-                            // Without progress it is begun again from its texts.
+                            // A program without progress begins again, from its texts. One that
+                            // finds no room does too, and its attempts go on: else it never ended.
                             let is_final = failure.answer.is_some_and(Answer::is_final);
-                            let kept = (progressed || was_begun) && failure.retryable && !is_final;
+                            let has_room = self.programs.lock().has_room(bytes);
+                            let kept = (progressed || was_begun) && has_room && failure.retryable && !is_final;
                             if let Some((batch, sample)) = frame_ref.place(*call).filter(|_| kept) {
-                                self.programs.keep(&batch, sample, begun, failed);
+                                let gone = self.programs.lock().put(&batch, sample, (begun, failed, bytes), bytes);
+                                drop(gone);
                             }
+                            let progressed = progressed && has_room;
                             let failure = Failure { progressed, ..failure_of(&name, failed, failure) };
                             return Err(Failed { failure, others_up });
                         }
@@ -274,7 +284,9 @@ impl RequestQueue {
     /// here.
     pub fn drop_abandoned(&self) -> bool {
         let busy = self.bodies.iter().filter(|bodies| bodies.drop_ended()).count() > 0;
-        let kept = self.programs.drop_ended() | busy;
+        let ended = self.programs.lock().take_ended();
+        drop(ended);
+        let kept = !self.programs.lock().is_empty() || busy;
         let (tasks, busy) = {
             let calls = self.calls.lock();
             let with_call = |task: &RequestTask| Some((task.call.clone()?, task.stop.clone()));
@@ -290,7 +302,7 @@ impl RequestQueue {
     }
 
     pub fn is_busy(&self) -> bool {
-        self.calls.lock().is_busy() || self.keeps_repairs() || !self.programs.is_empty()
+        self.calls.lock().is_busy() || self.keeps_repairs() || !self.programs.lock().is_empty()
     }
 
     /// Returns whether answers of calls that may be tried again are kept.

@@ -191,6 +191,16 @@ def _container(tag: bytes, kind: Any) -> _Writer:
     return lambda value, *more: _items(tag, kind.__len__(value), kind.__iter__(value), *more)
 
 
+def _set(tag: bytes, kind: Any) -> _Writer:
+    def write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
+        items = kind.__iter__(value)
+        if bounds.opaque is None:  # of cases, whose bytes name a cached outcome in any process
+            items = sorted(items, key=encode)
+        _items(tag, kind.__len__(value), items, out, bounds, depth)
+
+    return write
+
+
 def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
     bounds.check(count)
     out += tag
@@ -211,8 +221,8 @@ _WRITERS: Final[dict[type, _Writer]] = {
     list: _container(b"l", list),
     tuple: _container(b"t", tuple),
     dict: _write_dict,
-    set: _container(b"e", set),
-    frozenset: _container(b"z", frozenset),
+    set: _set(b"e", set),
+    frozenset: _set(b"z", frozenset),
     deque: _container(b"q", deque),
     bytearray: lambda value, *more: _write_bytes(bytes(value), *more),
     range: lambda value, *more: _items(b"r", 3, (value.start, value.stop, value.step), *more),

@@ -6,16 +6,52 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from guerdon._native import ProgramAnswer, ProgramQuestions
-from guerdon.rewards.code.remote.outputs import OutputJudge, OutputJudging, SandboxRun
 from guerdon.rewards.code.remote.requests import ProgramRequests
 from guerdon.rewards.code.remote.texts import cases_of
 from guerdon.rewards.code.trusted.compare import printable
+from guerdon.rewards.code.trusted.judge import BESIDE_S, EndedError, Judge
 from guerdon.rewards.code.trusted.judgement import Judgement
+from guerdon.rewards.code.trusted.sandbox_output import CaseRun, SandboxRun
+from guerdon.rewards.code.trusted.scorer import Judging
+from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 
-__all__ = ["ProgramThread"]
+__all__ = ["OutputJudge", "ProgramThread"]
+
+# All outputs of a program have this time; one of ``max_output`` bytes takes a fraction of it.
+_WITHIN_S: Final = BESIDE_S
+
+
+class OutputJudge(Judge):
+    """Judges runs in a separate process: what a program gives may be made to cost much."""
+
+    def fault_of(self, run: CaseRun, used: float) -> str:
+        """The fault of a run that does not pass its case; "" for one that does.
+
+        Args:
+            used: Seconds that earlier outputs of its program took.
+
+        Raises:
+            ZygoteLostError: There is no process for it, which is no fault of the program.
+        """
+        how = f"did not end within {_WITHIN_S:g} s"
+        for _ in range(2):
+            try:
+                self._start()
+            except EndedError as error:
+                raise ZygoteLostError(f"the process that judges could not be started: {error}") from None
+            if used >= _WITHIN_S:
+                break
+            try:
+                fault: str = self._ask("fault_of", _WITHIN_S - used, run)
+                return fault
+            except EndedError as error:
+                if "within" in str(error):
+                    break
+                how = str(error)
+        return f"judging {how} with what the program gave"
 
 
 @dataclass(frozen=True)
@@ -27,7 +63,7 @@ class ProgramThread:
         request: The fields that all requests have.
     """
 
-    judging: OutputJudging
+    judging: Judging
     request: dict[str, Any]
 
     def serve(self, questions: ProgramQuestions, name: str) -> threading.Thread:

@@ -24,12 +24,12 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.server import Server
 from guerdon.errors import RegistrationError
 from guerdon.limits import DefaultLimit
-from guerdon.rewards.code.remote.outputs import OutputJudging
 from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 from guerdon.rewards.code.remote.texts import CaseTexts, ProgramTexts
 from guerdon.rewards.code.trusted.case_judge import JudgingRules
 from guerdon.rewards.code.trusted.reward import CodeReward
 from guerdon.rewards.code.trusted.row_texts import COMPLETION, Columns
+from guerdon.rewards.code.trusted.scorer import Judging
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
@@ -102,7 +102,7 @@ def remote_reward(
         "request": request,
     }
     # No function of the user's is called where outputs are judged.
-    judging = OutputJudging(columns, rules, fence, "last", rules.language.tags, None, Level("remote"))
+    judging = Judging(columns, rules, fence, "last", rules.language.tags, None, Level("remote"))
     programs = ProgramThread(judging, request)
     plan = requests_plan(name, server, question, address=(option, _PATH), api="sandbox", programs=programs)
     plan.check(name)

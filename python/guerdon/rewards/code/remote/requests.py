@@ -18,10 +18,10 @@ from typing import Any, Final
 from guerdon.errors import DataError
 from guerdon.rewards.code.child import child, encoding
 from guerdon.rewards.code.remote import sandbox_calls
-from guerdon.rewards.code.remote.outputs import CaseRun, SandboxRun
 from guerdon.rewards.code.trusted.case_judge import ITERATORS, JudgingRules
 from guerdon.rewards.code.trusted.cases import Case, StdinCase
 from guerdon.rewards.code.trusted.judgement import Judgement, of_cases
+from guerdon.rewards.code.trusted.sandbox_output import CaseRun, SandboxRun
 from guerdon.rewards.code.zygote.command_run import COMPILE_S, compile_fault
 from guerdon.rewards.code.zygote.script_run import exit_fault
 

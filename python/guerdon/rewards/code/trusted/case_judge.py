@@ -51,18 +51,18 @@ class CaseJudge:
     """Compares the outputs of programs by these rules; `state` shows its progress."""
 
     def __init__(self, rules: JudgingRules, state: JudgeState) -> None:
-        self._rules = rules
+        self.rules = rules
         self._state = state
 
     def printed(self, case: StdinCase, text: str) -> str:
         """The fault of an output that does not pass the case; "" for one that does."""
-        if self._passed(outputs_match, case.stdout, text, with_input(self._rules, case)):
+        if self._passed(outputs_match, case.stdout, text, with_input(self.rules, case)):
             return ""
         return f"it printed {shown(text)}, expected {shown(case.stdout)}"
 
     def returned(self, case: CallCase, value: Any) -> str:
         """The fault of a value that does not pass the case; "" for one that does."""
-        rule = with_input(self._rules, case)
+        rule = with_input(self.rules, case)
         if any(self._passed(values_match, expected, value, rule) for expected in case.expected):
             return ""
         return f"it returned {shown(value)}, expected {shown(case.expected[0])}"

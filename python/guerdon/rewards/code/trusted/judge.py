@@ -29,7 +29,7 @@ from guerdon.errors import DataError
 from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.trusted.judge_state import COMPARE, EXTRACT, REFERENCE, SIZE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
-from guerdon.rewards.code.trusted.scorer import Judging
+from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
 from guerdon.rewards.code.trusted.warn_once import warn_of_compare, warn_of_extract, warn_once
 from guerdon.rewards.code.zygote.script_run import signal_name
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
@@ -117,7 +117,7 @@ class Judge(StatefulReward):
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._state = JudgeState()
-        self._here: Any = None  # what judges in this process
+        self._here: CodeScorer | None = None  # what judges in this process
         self._owner = 0
 
     def _without_end(self, row: Mapping[str, Any], how: str) -> Judgement | None:
@@ -226,7 +226,7 @@ class Judge(StatefulReward):
                 str(error),
             )
             self.close()
-            self._here = self.judging.scorer()
+            self._here = CodeScorer(self.judging)
 
     def _launch(self) -> None:
         try:

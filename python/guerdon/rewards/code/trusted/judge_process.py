@@ -16,7 +16,7 @@ from typing import Any, Final
 from guerdon._worker import linux
 from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.trusted.judge_state import SIZE, JudgeState
-from guerdon.rewards.code.trusted.scorer import Judging
+from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
 
 __all__ = ["main"]
 
@@ -44,7 +44,7 @@ def main(channel: int, page: int, parent: int) -> None:
         linux.exit_with_parent(parent)
     _exit_with_stdin()
     state = JudgeState.from_buffer(mmap.mmap(page, SIZE))
-    scorer: Any = None
+    scorer: CodeScorer | None = None
     logged = _Logged()
     log = logging.getLogger("guerdon")
     log.addHandler(logged)
@@ -79,14 +79,14 @@ def _exit_with_stdin() -> None:
         os._exit(1)
 
 
-def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> Any:
+def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> CodeScorer:
     sys.path[:] = path
     judging: Judging = pickle.loads(pickled)
     if not judging.has_functions:  # these may load what they need
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         limit = _MEMORY + _OF_OUTPUT * judging.rules.max_output
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
-    return judging.scorer(state)
+    return CodeScorer(judging, state)
 
 
 class _Logged(logging.Handler):

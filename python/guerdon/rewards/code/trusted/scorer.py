@@ -16,13 +16,14 @@ from typing import Any, Final
 from guerdon._batch.columns import plain_text
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import EncodingError
-from guerdon.rewards.code.trusted.case_judge import JudgingRules, compare_reference, with_input
+from guerdon.rewards.code.trusted.case_judge import CaseJudge, JudgingRules, compare_reference, with_input
 from guerdon.rewards.code.trusted.cases import StdinCase
 from guerdon.rewards.code.trusted.driver import Driver
 from guerdon.rewards.code.trusted.extract import Extract, extract_program
 from guerdon.rewards.code.trusted.judge_state import EXTRACT, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
 from guerdon.rewards.code.trusted.row_texts import COMPLETION, Columns
+from guerdon.rewards.code.trusted.sandbox_output import CaseRun, fault_of_run
 from guerdon.rewards.code.trusted.warn_once import warn_of_module
 from guerdon.rewards.code.zygote.command_run import check_toolchain
 from guerdon.rewards.code.zygote.fence import FenceSpec
@@ -61,10 +62,6 @@ class Judging:
     def has_functions(self) -> bool:
         """Says whether functions of the user's judge."""
         return any(map(callable, (self.check, self.extract, self.rules.compare)))
-
-    def scorer(self, state: JudgeState | None = None) -> Any:
-        """Makes what answers the questions of a `Judge`."""
-        return CodeScorer(self, state)
 
 
 class CodeScorer:
@@ -142,6 +139,10 @@ class CodeScorer:
         case = self._judging.columns.cases_of(row)[place]
         expected = case.stdout if isinstance(case, StdinCase) else case.expected[0]
         compare_reference(with_input(self._judging.rules, case), expected)
+
+    def fault_of(self, run: CaseRun) -> str:
+        """The fault of a run in a sandbox elsewhere; "" for one that passes its case."""
+        return fault_of_run(CaseJudge(self._judging.rules, self._state), run)
 
     def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:
         assert self._zygote is not None

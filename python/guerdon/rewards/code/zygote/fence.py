@@ -84,26 +84,22 @@ class FenceSpec:
 
 
 class Prepared:
-    """Resources that a zygote has ready for its children."""
+    """Resources that a zygote has ready for its children.
+
+    Attributes:
+        layers: For each layer whether it holds, with a remark.
+    """
 
     def __init__(self, spec: FenceSpec, fence: Fence | None, reason: str = "") -> None:
         self._spec = spec
         self._fence = fence
-        self._reason = reason  # the reason why there are no name spaces
+        self.layers = {} if fence is None else fence.layers()
+        if reason:  # why there are no name spaces
+            self.layers["namespaces"] = (False, reason)
         self._parent = os.getpid()
         self._room_tried = 0.0  # when it was last seen that threads start
         self._others = 0  # that room is left for, and when these were counted
         self._counted = 0.0
-
-    @property
-    def layers(self) -> dict[str, tuple[bool, str]]:
-        """Returns for each layer whether it holds, with a remark."""
-        if self._fence is None:
-            return {}
-        layers = {name: (holds, text) for name, holds, text in self._fence.layers()}
-        if self._reason:
-            layers["namespaces"] = (False, self._reason)
-        return layers
 
     @property
     def folder(self) -> str | None:
@@ -245,8 +241,8 @@ def _why_no_namespaces(spec: FenceSpec) -> str:
     pid = os.fork()
     if pid == 0:
         try:
-            layers = _fence(spec, spec.without).layers()
-            os.write(ours, next("" if holds else text for name, holds, text in layers if name == "namespaces").encode())
+            holds, text = _fence(spec, spec.without).layers()["namespaces"]
+            os.write(ours, b"" if holds else text.encode())
         except Exception as error:
             os.write(ours, f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
         finally:
@@ -259,21 +255,12 @@ def _why_no_namespaces(spec: FenceSpec) -> str:
 
 
 def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
-    return Fence(
-        readable=[*interpreter(), *SYSTEM, *spec.readable, *places_of(spec.modules)],
-        libraries=packages(),
-        writable=list(_WRITABLE),
-        memory=spec.memory_limit,
-        cpu_seconds=spec.cpu_seconds,
-        file_size=spec.file_size,
-        open_files=spec.open_files,
-        tasks=spec.tasks,
-        folder_size=spec.writable_bytes,
-        folder_files=spec.writable_files,
-        processes=spec.processes,
-        execute=spec.execute,
-        without=list(without),
-    )
+    paths = {
+        "readable": [*interpreter(), *SYSTEM, *spec.readable, *places_of(spec.modules)],
+        "libraries": packages(),
+        "writable": _WRITABLE,
+    }
+    return Fence(vars(spec) | {name: [*map(os.fsencode, one)] for name, one in paths.items()} | {"without": without})
 
 
 def _go_on_in_a_child() -> None:

@@ -31,12 +31,11 @@ __all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "READY
 
 CONTROL: Final = 3
 # A request is one byte, FORK with the mode's name after it and four descriptors with it. An answer
-# is a struct of its kind, a number, seconds of a processor, how often that was taken from the
-# process, and a wait status: READY with the layers that hold after it, as JSON, TIME with the
-# seconds that the process used so far, END with what it reported of its own start. FAILED has only
-# a text.
+# is a struct of its kind, seconds of a processor, how often that was taken from the process, and a
+# wait status: READY with the layers that hold after it, as JSON, TIME with the seconds that the
+# process used so far, END with what it reported of its own start. FAILED has only a text.
 FORK, KILL, CLEAR, TIME = b"F", b"K", b"C", b"T"
-ANSWER: Final = struct.Struct("<cqdqi")
+ANSWER: Final = struct.Struct("<cdqi")
 READY, END, FAILED = b"R", b"E", b"X"
 # The kernel's number of a process's clock, in the lowest bits.
 _PROCESS_CLOCK: Final = 2
@@ -86,7 +85,7 @@ def main(control: int, parent: int, fence: str) -> None:
             gc.collect()
             gc.freeze()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
-            connection.send(ANSWER.pack(READY, os.getpid(), 0.0, 0, 0) + json.dumps(holds).encode())
+            connection.send(ANSWER.pack(READY, 0.0, 0, 0) + json.dumps(holds).encode())
             # Command for programs without fences: programs of other languages, with this user's
             # rights.
             with unfenced_folder() if spec.execute and not prepared.folder else nullcontext() as folder:
@@ -146,7 +145,7 @@ class _ForkServer:
         elif data == KILL:
             self._kill()
         elif data == TIME:
-            self._control.send(ANSWER.pack(TIME, 0, self._used(), 0, 0))
+            self._control.send(ANSWER.pack(TIME, self._used(), 0, 0))
         elif data == CLEAR:
             self._clear_folder()
         for fd in fds:
@@ -225,7 +224,7 @@ class _ForkServer:
             reported = b""
         os.close(self._mark)
         seconds = usage.ru_utime + usage.ru_stime
-        self._control.send(ANSWER.pack(END, usage.ru_maxrss, seconds, usage.ru_nivcsw, status) + reported)
+        self._control.send(ANSWER.pack(END, seconds, usage.ru_nivcsw, status) + reported)
 
 
 def _described(error: BaseException) -> bytes:

@@ -59,13 +59,11 @@ class Ended:
 
     Attributes:
         status: Its exit status; negative the signal that ended it.
-        max_rss: The most memory that it had, in bytes.
         seconds: Of a processor that it used.
         displaced: How often others took that from it.
     """
 
     status: int
-    max_rss: int
     seconds: float
     displaced: int
 
@@ -166,7 +164,7 @@ class ProgramZygote:
             self._control.send(TIME)
         while answer := self._receive(time.monotonic() + _END_S):
             if answer[:1] == TIME:
-                return float(ANSWER.unpack(answer)[2])
+                return float(ANSWER.unpack(answer)[1])
             self._kept = answer
         self.close()
         raise ZygoteLostError("the process that starts programs ended")
@@ -207,7 +205,7 @@ class ProgramZygote:
             why = answer[1:].decode("utf-8", "replace")
             raise ZygoteLostError(f"the process that starts programs ended{': ' if why else ''}{why}")
         self._running = False
-        _, rss, seconds, displaced, status = ANSWER.unpack_from(answer)
+        _, seconds, displaced, status = ANSWER.unpack_from(answer)
         code, reported = os.waitstatus_to_exitcode(status), answer[ANSWER.size :]
         failed = ENTERED + PRELUDE
         if reported.startswith(failed):
@@ -216,7 +214,7 @@ class ProgramZygote:
         if reported != ENTERED and (reported or deadline is not None or not in_time):
             how = reported.removeprefix(ENTERED).decode("utf-8", "replace") or f"it ended with status {code}"
             raise ZygoteLostError(f"a program could not be started: {how}")
-        return Ended(code, rss * 1024, seconds, displaced)
+        return Ended(code, seconds, displaced)
 
     def close(self) -> None:
         """End it, and the program that it runs."""
