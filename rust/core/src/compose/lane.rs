@@ -33,6 +33,12 @@ struct Running {
 }
 
 impl Running {
+    /// Returns whether its member calls are needed: those of a rubric by any column that is open.
+    fn is_needed(&self) -> bool {
+        let Composite::Criterion(Criterion { columns, .. }) = &*self.composite else { return self.frame.is_open(0) };
+        columns.iter().any(|column| self.batch.cell(self.frame.first(0), *column).is_none())
+    }
+
     fn complete(self, clock: Clock, late: bool) {
         let Self { mut frame, composite, mut call, .. } = self;
         let (ended, report, record) = composite.result(&mut call, late);
@@ -131,6 +137,9 @@ impl ComposeLane {
     /// Ends a call that was taken out; `late`: its time is up.
     fn end(&self, running: Box<Running>, late: bool) {
         self.give_up_open(&running);
+        if !running.frame.is_open(0) {
+            return; // it was swept, and another column needed its member call
+        }
         let (clock, computes) = (self.clock, running.composite.ends_early());
         let engine = self.waker.get().and_then(LaneWaker::owner).filter(|_| computes);
         match engine {
@@ -228,7 +237,7 @@ impl Lane for ComposeLane {
         let swept: Vec<Box<Running>> = {
             let mut running = self.running.lock();
             let Some(running) = running.as_mut() else { return };
-            let of = running.iter().filter(|(_, one)| !one.frame.is_open(0));
+            let of = running.iter().filter(|(_, one)| !one.is_needed());
             let keys: Vec<CallKey> = of.map(|(key, _)| *key).collect();
             keys.into_iter().filter_map(|key| running.remove(&key)).collect()
         };

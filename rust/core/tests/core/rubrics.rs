@@ -7,9 +7,10 @@ use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::compose::{ComposeLane, Composite, Criterion};
 use guerdon_core::delivery::Delivery;
-use guerdon_core::function::{Function, FunctionId, Policy, Shape};
+use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Policy, RunIf, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::limits::{Limit, Rules};
+use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
 use guerdon_core::report::Extra;
 use guerdon_core::scheduler::Scheduler;
@@ -145,6 +146,48 @@ async fn a_call_ends_with_the_last_column_that_waits_for_it() {
     assert!(done(&batch).await);
     tokio::time::sleep(second).await;
     assert_eq!((hanging.lane.held(), hanging.calls_in_flight()), (0, vec![0; COLUMNS + 1]));
+}
+
+/// A column that waits for another function holds the call until it ends, begun or not.
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_with_a_column_that_never_began() {
+    const GATE: FunctionId = 2;
+    let second = Duration::from_secs(1);
+    let columns: Arc<[FunctionId]> = Arc::new([0, 1]);
+    let criterion = |place| Criterion { function: 3, columns: columns.clone(), place, in_turn: false };
+    let composites: Vec<_> = (0..2).map(|place| Some(Composite::Criterion(criterion(place)))).collect();
+    let long = Policy { timeout: Duration::from_secs(3000), ..policy() };
+    let column = |place: usize| Function {
+        lane: 1,
+        member_calls: criterion(place).calls(),
+        ..function(&format!("rubric/{place}"), Shape::Sample)
+    };
+    let waits = Condition { source: GATE, comparison: Comparison::AtLeast, bound: 0.0 };
+    let functions = vec![
+        Function { policy: Policy { total_timeout: Some(second), ..policy() }, ..column(0) },
+        Function { run_if: Some(Arc::new(RunIf { conditions: [waits].into(), otherwise: f32::NAN })), ..column(1) },
+        Function { policy: long.clone(), ..function("gate", Shape::Sample) },
+        Function { member_of: Some(0), columns, policy: long, ..function("rubric", Shape::Sample) },
+    ];
+    let room = Room { places: 64, at_once: true, ..Room::default() };
+    let (lane, clock) = (Arc::new(FakeLane::new(room, |_: &Ask| Act::Hang)), Clock::start());
+    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, composites))];
+    let rig = Rig { engine: Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes), lane };
+    let delivery = Delivery::timeout_ns(2_000_000_000);
+    let batch = rig.submit(BatchSpec { streamed: true, delivery, ..spec(0, 1) });
+    rig.add(&batch, Placement::InOrder(1));
+    tokio::time::sleep(second / 2 * 3).await;
+    rig.add(&batch, Placement::InOrder(1));
+    assert_eq!(outcome(&batch, 0, 0).0, Status::Timeout);
+    tokio::time::sleep(second / 4).await;
+    assert_eq!(rig.calls_in_flight()[3], 2, "the other column of the first sample has not begun");
+    tokio::time::sleep(second / 2).await;
+    assert_eq!(outcome(&batch, 0, 1).0, Status::Timeout);
+    assert_eq!(rig.calls_in_flight()[3], 1);
+    rig.cancel(&batch, "by the test");
+    assert!(done(&batch).await);
+    tokio::time::sleep(second).await;
+    assert_eq!((rig.lane.held(), rig.calls_in_flight()), (0, vec![0; 4]));
 }
 
 /// Hostile days: every cell gets its outcome or its own score, and nothing is left behind.
