@@ -260,6 +260,7 @@ def test_a_config_says_all_to_the_engine() -> None:
             "member_of": None,
             "has_fallback": False,
             "parsing": None,
+            "reduces": False,
             "second_columns": (),
             "policy": {
                 "timeout": 30.0,
