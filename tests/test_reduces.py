@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, Status, judge, panel, reward
+from guerdon import Dispatcher, Limit, RegistrationError, Status, judge, panel, reward, rewards
 from tests.cluster.test_same_elsewhere import WHERE, dispatcher_on
 from tests.http.server import chat_completion, serving
 from tests.odd_members import LET_GO, four, let_go, made, steady  # noqa: F401 - a fixture
@@ -156,6 +156,12 @@ def test_a_cache_knows_the_source_of_the_reduce(tmp_path: Path) -> None:
         ({"reduce": lambda: 0.0}, "called with the list of scores alone"),
         ({"reduce": made("stateful")}, "on a lane for Python functions"),
         ({"reduce": reward(reduced, total_timeout=3)}, "it has total_timeout=, which is for 'panel'"),
+        ({"reduce": reward(reduced, cache="folder")}, "it has cache=, which is for 'panel'"),
+        ({"reduce": reward(reduced, pure=True)}, "it has pure=, which means nothing"),
+        ({"reduce": reward(reduced, limit=Limit(tokens=len))}, "it has Limit(tokens=function), which means nothing"),
+        ({"reduce": reward(reduced, rowwise=True)}, "on a lane for Python functions"),
+        ({"reduce": rewards.exact_match()}, "expected a plain function"),
+        ({"reduce": panel([four(), made("thread")], name="inner")}, "expected a plain function"),
         ({"reduce": max, "weights": [1, 2]}, "has no use for them"),
         ({"reduce": "most"}, "or a function of the scores"),
         ({"reduce": max, "members": [four(), made("thread", "reduce")]}, "a member is called 'reduce'"),

@@ -145,7 +145,8 @@ def cascade(
 
     ``result.extra`` has the scores of the called members in ``"<cascade>/<member>"``, their records
     in ``"<cascade>/<member>/<field>"``, and the name of the member whose score counts in
-    ``"<cascade>/by"``. If the last member fails, the sample is an `error` with all reasons.
+    ``"<cascade>/by"``; where members failed before it, their reasons in ``"<cascade>/failed"``. If
+    the last member fails, the sample is an `error` with all reasons.
 
     Args:
         members: As for `guerdon.panel`, in the order in which they are called. Those before the

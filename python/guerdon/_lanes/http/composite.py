@@ -237,15 +237,21 @@ def _function_of_one(
     if isinstance(given, RewardFunction):
         made = given.spec
         lane = made.lane
-        if lane not in lanes or made.shape != "sample" or made.batch_size is not None or made.stateful:
+        if lane not in lanes or made.shape != "sample" or made.rowwise or made.batch_size is not None or made.stateful:
             where = "in workers (lane='process')" if lanes == ("process",) else "on a lane for Python functions"
             raise RegistrationError(f"{wrong}expected a function of one {what} that runs {where}.")
-        for set_option, value, unset in (*_of_calls(made), ("pure", made.pure, False)):
+        for set_option, value, unset in (*_of_calls(made), ("cache", made.cache, None)):
             if value != unset:
                 raise RegistrationError(f"{wrong}it has {set_option}=, which is for {name!r}.")
+        counts = made.policy.limit is not None and callable(made.policy.limit.tokens)
+        for unused, is_set in (("pure=", made.pure), ("Limit(tokens=function)", counts)):
+            if is_set:
+                raise RegistrationError(f"{wrong}it has {unused}, which means nothing for a function of one {what}.")
         assert not isinstance(made.target, StatefulReward)
         target = made.target
         how = {"policy": made.policy, "loop": made.loop, "node": made.node, "is_async": made.is_async}
+    elif isinstance(getattr(given, "spec", None), FunctionSpec):
+        raise RegistrationError(f"{wrong}expected a plain function of one {what}, not another reward.")
     if lane == "process" and is_async(target):
         hint = "" if lanes == ("process",) else ": pass guerdon.reward(function)"
         raise RegistrationError(f"{wrong}it is async, and a worker has no loop{hint}.")

@@ -175,7 +175,8 @@ impl Opinions {
             match opinion(end) {
                 Opinion::Score(score) => Ok(Cell::Value(score)),
                 Opinion::Abstained => Ok(Cell::Abstained),
-                Opinion::Failed => Err(failure(failures(call, members).join("; "), call)),
+                // Members that failed were few enough for it.
+                Opinion::Failed => Err(failure(named(members, end, &end.reason().unwrap_or_default()), call)),
             }
         } else {
             let of_slot = |slot| call.end_in(slot).map_or(Opinion::Failed, opinion);

@@ -64,6 +64,7 @@ impl SchedulerCore {
         for (function, samples) in alike {
             self.share(batch, function, samples);
         }
+        let any_skipped = !skipped.is_empty();
         for (function, sample) in skipped {
             let (grid, column) = batch.place(function, false);
             if let Some(claim) = grid.claim_open(sample, column) {
@@ -71,6 +72,10 @@ impl SchedulerCore {
                 let completed = batch.fill(function, false, claim, [outcome]);
                 self.completed(batch, function, false, completed);
             }
+        }
+        if any_skipped {
+            // The last open column of a rubric may be one of them.
+            self.calls_swept();
         }
         match of {
             Some(function) if look => self.pump_after(function),
