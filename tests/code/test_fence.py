@@ -18,7 +18,7 @@ import pytest
 from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote import acts
 from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.fence_probe import ProbeError, Tried, probe
+from guerdon.rewards.code.zygote.fence_probe import FenceTrial, ProbeError, probe
 from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
 from guerdon.rewards.code.zygote.level import LAYERS, Attempt, Level, checked_level
 from tests.code import taken_rights
@@ -30,7 +30,7 @@ as_docker = pytest.mark.skipif(
 )
 
 
-def succeeded(found: Tried) -> list[str]:
+def succeeded(found: FenceTrial) -> list[str]:
     return [act.name for act in found.acts if act.outcome == "succeeded"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
-from guerdon.rewards.code.zygote.zygote_process import Ended
+from guerdon.rewards.code.zygote.zygote_process import ProgramEnd
 from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
 
 
@@ -316,7 +316,7 @@ def test_completions_without_a_program_score_zero(every: CodeReward) -> None:
 
 def test_kills_come_soon_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is that of a processor: where others have it, a case takes up to 1.9 s, once."""
-    monkeypatch.setattr(Ended, "was_starved", lambda *_: False)
+    monkeypatch.setattr(ProgramEnd, "was_starved", lambda *_: False)
     with judged(score="share", case_timeout=0.3, timeout=20) as reward:
         in_process(reward)
         assert judgement(reward, INCREMENT, cases=CASES).score == 1.0

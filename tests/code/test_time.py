@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon.rewards.code.zygote.deadline import Deadline, wall_seconds
-from guerdon.rewards.code.zygote.zygote_process import Ended
+from guerdon.rewards.code.zygote.zygote_process import ProgramEnd
 from tests.code.programs import CASES, call, in_process, judged, judgement
 
 WAITS = "import time\ntime.sleep({0})\nprint(int(input()) + 1)"
@@ -50,11 +50,11 @@ def test_a_deadline_moves_while_others_have_the_processor() -> None:
 def test_a_program_that_was_starved_is_run_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def starved(self: Ended, deadline: Deadline) -> bool:
+    def starved(self: ProgramEnd, deadline: Deadline) -> bool:
         asked.append(deadline.seconds)
         return True
 
-    monkeypatch.setattr(Ended, "was_starved", starved)
+    monkeypatch.setattr(ProgramEnd, "was_starved", starved)
     for program, cases in (("while True: pass", CASES), ("def f(x):\n    while True: pass", CALLS)):
         asked.clear()
         with judged(timeout=0.2) as reward:
@@ -65,7 +65,7 @@ def test_a_program_that_was_starved_is_run_once_more(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("seconds", "displaced", "is_starved"), [(0.1, 100, True), (0.9, 100, False), (0.1, 0, False)])
 def test_a_program_that_waits_is_not_starved(seconds: float, displaced: int, is_starved: bool) -> None:
-    assert Ended(-9, seconds, displaced).was_starved(Deadline(1.0)) is is_starved
+    assert ProgramEnd(-9, seconds, displaced).was_starved(Deadline(1.0)) is is_starved
 
 
 @pytest.mark.parametrize("isolation", ["strict", "none"])

@@ -177,8 +177,8 @@ def test_amid_a_group(fleet: Fleet, data: Any, tmp_path: Path, lost: tuple[int, 
 @pytest.mark.parametrize(("lost", "to"), [((0,), 1), ((1,), 1), ((0, 1, 0), 0)])
 def test_after_a_group_was_answered(fleet: Fleet, data: Any, tmp_path: Path, lost: tuple[int, ...], to: int) -> None:
     """A lost worker has a group that was answered, and one that was not: its call comes again. As
-    the owner of the first it has it from the other worker; else the other has it itself. Where one
-    is lost after the other, the second knows what the first had.
+    the owner of the first it has it from the other worker; else the other has it itself. If both
+    are lost, one after the other, the second has the answers of the first.
     """
 
     async def run() -> list[float]:

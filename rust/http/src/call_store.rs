@@ -15,7 +15,7 @@ pub type CallId = (u64, usize);
 /// See the module.
 #[derive(Debug)]
 pub struct CallStore<T> {
-    values: BTreeMap<CallId, Stored<T>>,
+    values: BTreeMap<CallId, StoredValue<T>>,
     /// The calls by age.
     order: BTreeMap<u64, CallId>,
     newest: u64,
@@ -24,7 +24,7 @@ pub struct CallStore<T> {
 }
 
 #[derive(Debug)]
-struct Stored<T> {
+struct StoredValue<T> {
     value: T,
     bytes: usize,
     age: u64,
@@ -58,7 +58,7 @@ impl<T> CallStore<T> {
         let mut gone = Vec::from_iter(self.take(call));
         self.newest += 1;
         self.order.insert(self.newest, call);
-        self.values.insert(call, Stored { value, bytes, age: self.newest, batch });
+        self.values.insert(call, StoredValue { value, bytes, age: self.newest, batch });
         self.bytes += bytes;
         while self.bytes > self.most_bytes
             && let Some((_, &oldest)) = self.order.first_key_value()
@@ -77,7 +77,7 @@ impl<T> CallStore<T> {
 
     /// Takes the values of batches that are done.
     pub fn take_ended(&mut self) -> Vec<T> {
-        let is_done = |stored: &Stored<T>| stored.batch.upgrade().is_none_or(|batch| batch.is_done());
+        let is_done = |stored: &StoredValue<T>| stored.batch.upgrade().is_none_or(|batch| batch.is_done());
         let ended: Vec<CallId> =
             self.values.iter().filter(|(_, stored)| is_done(stored)).map(|(&call, _)| call).collect();
         ended.into_iter().filter_map(|call| self.take(call)).collect()

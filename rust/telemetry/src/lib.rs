@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-mod ended;
+mod background_work;
 pub mod journal;
 pub mod metrics;
 mod queue;

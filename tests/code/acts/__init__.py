@@ -16,7 +16,7 @@ from typing import Final
 from guerdon.rewards.code.zygote import acts, fence_probe
 from guerdon.rewards.code.zygote.acts import Act
 from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.fence_probe import Tried
+from guerdon.rewards.code.zygote.fence_probe import FenceTrial
 from tests.code.acts.act import Targets, more_targets
 from tests.code.acts.files import FILES
 from tests.code.acts.kernel import KERNEL
@@ -30,7 +30,7 @@ ACTS: tuple[Act, ...] = (*acts.ACTS, *FILES, *PROCESSES, *SOCKETS, *KERNEL, *RES
 _ROOT: Final = str(Path(__file__).parents[3])
 
 
-def attempts(spec: FenceSpec, setup: str = "") -> Tried:
+def attempts(spec: FenceSpec, setup: str = "") -> FenceTrial:
     """Try all of them, as the product tries its own."""
     install = (
         f"import sys; sys.path.append({_ROOT!r}); import tests.code.acts; sys.path.pop(); tests.code.acts.install()"

@@ -55,8 +55,8 @@ def columns(program: Program | None, style: Style) -> dict[str, Any]:
 
 
 def judge_all() -> tuple[list[Found], list[Found]]:
-    """The results of the hostile programs, and of the honest ones: one of these after each, in
-    batches of dispatchers, or in this process where its time for judging counts."""
+    """The results of the hostile programs, and of the honest ones, one after the other, in
+    batches of dispatchers, or in this process if its time for judging counts."""
     hostile: list[Found] = []
     honest: list[Found] = []
     for program, style in tried():

@@ -93,8 +93,8 @@ def _read(table: str, before: str, after: str, **usual: Any) -> tuple[Program, .
     """The programs of a table: each has a line ``=== name: what it does`` and its text.
 
     A line ``#:`` between the two sets a program apart from the others of its table: ``hangs``,
-    ``judging_hangs``, ``works``, ``by`` styles, ``on`` a machine, ``beats`` graders, and last ``from`` an origin, with
-    semicolons between them.
+    ``judging_hangs``, ``works``, ``by`` styles, ``on`` a machine, ``beats`` graders, and last
+    ``from`` an origin, with semicolons between them.
 
     Args:
         before: Above each text.

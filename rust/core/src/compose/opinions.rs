@@ -17,7 +17,7 @@ pub enum Members {
     Votes { function: FunctionId, votes: usize },
     /// Each of these once, all at the same time: name in `result.extra`, and function.
     Panel(Vec<(String, FunctionId)>),
-    /// The first of these, and the next one where it failed or met none of its conditions.
+    /// The first of these, then the next where one failed or met none of its conditions.
     Cascade {
         members: Vec<(String, FunctionId)>,
         accept: Vec<Condition>,

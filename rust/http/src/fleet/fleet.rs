@@ -29,7 +29,7 @@ use crate::fleet::health::{Refusal, RequestEnd, SentAt};
 use crate::fleet::hedging::Hedging;
 use crate::fleet::member::Member;
 use crate::fleet::pools::{Pools, connections_to};
-use crate::fleet::request::{Failed, FleetRequest, HedgePermit, RequestKey, SendError};
+use crate::fleet::request::{FleetRequest, HedgePermit, RequestFailure, RequestKey, SendError};
 
 /// Pause before another look at the usual time of an answer, and for leave to send once more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -200,7 +200,7 @@ impl Fleet {
         key: RequestKey,
         request: &impl FleetRequest<T>,
         within: Duration,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, RequestFailure> {
         let until = Instant::now() + within;
         if self.addresses.as_ref().is_some_and(Addresses::is_new) {
             // If there are no addresses there is no endpoint, and that fails then.
@@ -224,12 +224,12 @@ impl Fleet {
                 break;
             }
         }
-        let Some(mut failure) = failure else { return Err(Failed::no_endpoint(self.unresolved())) };
+        let Some(mut failure) = failure else { return Err(RequestFailure::no_endpoint(self.unresolved())) };
         let others_up = self.balancer.lock().others_up(&tried, self.clock.now_ns());
         if others_up {
             failure.retry_after = None; // the next attempt goes elsewhere
         }
-        Err(Failed { failure, others_up })
+        Err(RequestFailure { failure, others_up })
     }
 
     async fn send_once_or_twice<T>(

@@ -24,4 +24,4 @@ pub use fleet::{Fleet, FleetOptions};
 pub use hedging::{HedgeAfter, Hedging};
 pub use member::Member;
 pub use pools::Pools;
-pub use request::{Failed, FleetRequest, HedgePermit, RequestKey, SendError};
+pub use request::{FleetRequest, HedgePermit, RequestFailure, RequestKey, SendError};

@@ -64,15 +64,15 @@ pub struct SendError {
     pub unsent: bool,
 }
 
-/// Reason why there is no answer from any.
+/// Reason why no endpoint has answered.
 #[derive(Debug)]
-pub struct Failed {
+pub struct RequestFailure {
     pub failure: Failure,
     /// Other endpoints are up: what failed says nothing about the function's limit.
     pub others_up: bool,
 }
 
-impl Failed {
+impl RequestFailure {
     /// Returns the failure for a missing endpoint, with the reason if it is known.
     pub fn no_endpoint(why: Option<String>) -> Self {
         let why = why.map_or_else(String::new, |why| format!(": {why}"));

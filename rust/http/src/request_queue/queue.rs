@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use super::bodies::Bodies;
 use super::calls::{Call, Calls, RequestTask, TakenCall};
 use crate::call_store::CallStore;
-use crate::fleet::{Failed, Fleet, RequestKey};
+use crate::fleet::{Fleet, RequestFailure, RequestKey};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
 use crate::meter::Meter;
@@ -150,7 +150,7 @@ impl RequestQueue {
         task: u64,
         (frame_ref, call): &Call,
         started_ns: u64,
-        ended: Option<Result<Scores, Failed>>,
+        ended: Option<Result<Scores, RequestFailure>>,
         server: &Mutex<Arc<str>>,
         meter: &Meter<'_>,
     ) {
@@ -166,7 +166,7 @@ impl RequestQueue {
             frame.report(*call, report);
             match ended {
                 Some(Ok(cells)) => frame.complete_many(*call, cells, times),
-                Some(Err(Failed { failure, others_up })) => {
+                Some(Err(RequestFailure { failure, others_up })) => {
                     if others_up {
                         frame.others_are_up();
                     }
@@ -186,7 +186,7 @@ impl RequestQueue {
         (frame_ref, call): &Call,
         samples: &[(usize, u32)],
         request: &(impl Fn(RequestBody) -> ScoreRequest<'a> + Sync),
-    ) -> Result<Scores, Failed> {
+    ) -> Result<Scores, RequestFailure> {
         // Programs have no prefix in common: each goes where there is room.
         let key = RequestKey { group_size: 1, ..key };
         let kept = self.programs.lock().take((key.own_batch, key.sample));
@@ -210,7 +210,7 @@ impl RequestQueue {
                             (program, run) = (Program::Begun(begun), scores.run);
                             (failed, progressed, next) = (0, true, frame_ref.answered());
                         }
-                        Err(Failed { failure, others_up }) => {
+                        Err(RequestFailure { failure, others_up }) => {
                             failed = failed.saturating_add(1);
                             // A program without progress begins again, from its texts. One that
                             // finds no room does too, and its attempts go on: else it never ended.
@@ -223,7 +223,7 @@ impl RequestQueue {
                             }
                             let progressed = progressed && has_room;
                             let failure = Failure { progressed, ..failure_of(&name, failed, failure) };
-                            return Err(Failed { failure, others_up });
+                            return Err(RequestFailure { failure, others_up });
                         }
                     }
                 }
@@ -236,7 +236,7 @@ impl RequestQueue {
     }
 
     /// Waits for the permit of a program's next request.
-    async fn permit(&self, next: &NextRequest) -> Result<Permit, Failed> {
+    async fn permit(&self, next: &NextRequest) -> Result<Permit, RequestFailure> {
         loop {
             let now_ns = self.clock.now_ns();
             match next.acquire(now_ns) {
@@ -349,8 +349,8 @@ const LONGEST_WAIT_NS: u64 = 50_000_000;
 const NO_TEXTS: &str = "internal error: the texts of its request were not captured";
 
 /// A failure that is not retried.
-fn broken(reason: String) -> Failed {
-    Failed { failure: Failure::error(reason), others_up: false }
+fn broken(reason: String) -> RequestFailure {
+    RequestFailure { failure: Failure::error(reason), others_up: false }
 }
 
 /// Sends one request after the other, until no call waits.

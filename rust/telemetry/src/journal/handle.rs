@@ -10,7 +10,7 @@ use std::time::Duration;
 use guerdon_core::batch::Batch;
 use guerdon_core::observer::Telemetry;
 
-use crate::ended::Ended;
+use crate::background_work::BackgroundWork;
 use crate::journal::config::{JournalConfig, JournalSources};
 use crate::journal::rows::Constants;
 use crate::journal::shared::{CompleteGroups, Counts, WriterGuard, WriterState};
@@ -21,7 +21,7 @@ const BYTES_OF_ROW: usize = 128;
 
 pub struct Journal {
     shared: Arc<WriterState>,
-    ended: Ended,
+    ended: BackgroundWork,
     reads_texts: bool,
     functions: usize,
 }
@@ -34,7 +34,7 @@ impl Journal {
         let shared = Arc::new(WriterState::new(sources.on_trouble));
         let writer = Writer::new(config, constants, sources.texts, shared.clone());
         let guard = WriterGuard(shared.clone());
-        let ended = Ended::of_thread("guerdon journal", move || {
+        let ended = BackgroundWork::of_thread("guerdon journal", move || {
             let _guard = guard;
             writer.run();
         })?;

@@ -31,7 +31,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::ended::Ended;
+use crate::background_work::BackgroundWork;
 use crate::metrics::families::Figures;
 use crate::metrics::open_sockets::{self, AddressEntry};
 use crate::metrics::pages;
@@ -62,7 +62,7 @@ pub struct Server {
     /// Its places, each with the reason why it can't be used; `None` if it was not asked for.
     pub socket: Option<io::Result<PathBuf>>,
     pub address: Option<io::Result<SocketAddr>>,
-    ended: Ended,
+    ended: BackgroundWork,
 }
 
 struct ServerShared {
@@ -98,11 +98,13 @@ impl Server {
         let shared = Arc::new(ServerShared { identity, source, tallies, runtime: runtime.clone() });
         let serving = serve_all(listeners, shared, stopped);
         let ended = match own {
-            Some(own) => Ended::of_thread("guerdon-metrics", move || own.block_on(serving)).unwrap_or_else(|error| {
-                address = Some(Err(error));
-                Ended::default()
-            }),
-            None => Ended::of_task(runtime, serving),
+            Some(own) => {
+                BackgroundWork::of_thread("guerdon-metrics", move || own.block_on(serving)).unwrap_or_else(|error| {
+                    address = Some(Err(error));
+                    BackgroundWork::default()
+                })
+            }
+            None => BackgroundWork::of_task(runtime, serving),
         };
         Self { stop, socket, address, ended }
     }

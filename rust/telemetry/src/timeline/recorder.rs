@@ -19,7 +19,7 @@ use guerdon_core::tracer::TraceEvent;
 use rustix::time::ClockId;
 use serde::Deserialize;
 
-use crate::ended::Ended;
+use crate::background_work::BackgroundWork;
 use crate::queue::{Bounds, Queue};
 use crate::timeline::builder::TimelineBuilder;
 use crate::timeline::encoder::{body, head, now_ns};
@@ -71,7 +71,7 @@ pub struct Recorder {
     queue: Arc<Queue<TraceEvent>>,
     shortest_ns: u64,
     path: PathBuf,
-    ended: Ended,
+    ended: BackgroundWork,
 }
 
 impl Recorder {
@@ -95,7 +95,7 @@ impl Recorder {
             described,
             sequence,
         };
-        let ended = Ended::of_thread("guerdon-trace", move || writer.run())?;
+        let ended = BackgroundWork::of_thread("guerdon-trace", move || writer.run())?;
         Ok(Self { queue, shortest_ns, path, ended })
     }
 

@@ -53,20 +53,20 @@ fn each_cell_is_one_row() {
 
 /// A batch whose samples have values, each a string or something else.
 #[derive(Clone, Debug)]
-struct Valued(Vec<Option<Result<String, u32>>>);
+struct ValueRows(Vec<Option<Result<String, u32>>>);
 
-impl Payload for Valued {
+impl Payload for ValueRows {
     fn as_any(&self) -> &dyn Any {
         self
     }
 }
 
-/// Reads `Valued`.
+/// Reads `ValueRows`.
 struct Values;
 
 impl TextSource for Values {
     fn read(&self, payload: &SharedPayload, samples: &[u32]) -> Option<Vec<TextColumn>> {
-        let of = &payload.as_any().downcast_ref::<Valued>()?.0;
+        let of = &payload.as_any().downcast_ref::<ValueRows>()?.0;
         let chosen: Vec<_> = samples.iter().map(|sample| of[*sample as usize].clone()).collect();
         if chosen.iter().flatten().all(Result::is_ok) {
             let values = chosen.into_iter().map(|value| value.and_then(Result::ok)).collect();
@@ -80,7 +80,7 @@ impl TextSource for Values {
     }
 }
 
-fn valued() -> impl Strategy<Value = Valued> {
+fn valued() -> impl Strategy<Value = ValueRows> {
     let value = prop_oneof![
         6 => "[a-z\"\\\\ü😀]{0,6}".prop_map(|text| Some(Ok(text))),
         1 => any::<u32>().prop_map(|number| Some(Err(number))),
@@ -90,7 +90,7 @@ fn valued() -> impl Strategy<Value = Valued> {
     let samples = 1..40_usize;
     samples.prop_flat_map(move |samples| {
         prop_oneof![prop::collection::vec(value.clone(), samples), prop::collection::vec(plain.clone(), samples)]
-            .prop_map(Valued)
+            .prop_map(ValueRows)
     })
 }
 

@@ -23,7 +23,7 @@ from guerdon.rewards.code.trusted.compare import shown
 from guerdon.rewards.code.trusted.judge_state import JudgeState
 from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.script_run import signal_name
-from guerdon.rewards.code.zygote.zygote_process import Ended, ProgramZygote
+from guerdon.rewards.code.zygote.zygote_process import ProgramEnd, ProgramZygote
 
 __all__ = ["CallAnswer", "ProgramCalls"]
 
@@ -100,7 +100,7 @@ class ProgramCalls:
             if self._zygote.running:
                 self._ended(self._zygote.end(), late)
 
-    def _ended(self, ended: Ended | None, late: Deadline | None = None) -> Ended:
+    def _ended(self, ended: ProgramEnd | None, late: Deadline | None = None) -> ProgramEnd:
         assert ended is not None  # it ended by itself, or was killed
         self._time.process_ended(ended.seconds)
         self.starved |= late is not None and ended.was_starved(late)

@@ -23,7 +23,7 @@ from guerdon._worker.linux import exit_with_parent, no_core_dumps, prefer_to_die
 from guerdon.rewards.code.zygote.readable import SYSTEM, interpreter, packages, places_of, searched
 from guerdon.rewards.code.zygote.tasks import SHORTAGE, most_others, starts_a_thread
 
-__all__ = ["ONE_ARENA", "FenceSpec", "Prepared", "prepare"]
+__all__ = ["ONE_ARENA", "FenceSpec", "PreparedFence", "prepare"]
 
 # Seconds after which others may have come that the kernel counts with programs.
 _ROOM_S: Final = 1.0
@@ -83,7 +83,7 @@ class FenceSpec:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
-class Prepared:
+class PreparedFence:
     """Resources that a zygote has ready for its children.
 
     Attributes:
@@ -189,7 +189,7 @@ class Prepared:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
-def prepare(spec: FenceSpec) -> Prepared:
+def prepare(spec: FenceSpec) -> PreparedFence:
     """Runs in the zygote, before its first fork; see the module."""
     # Room for all children; before a library of a module reads it.
     os.environ.clear()
@@ -201,18 +201,18 @@ def prepare(spec: FenceSpec) -> Prepared:
     return prepared
 
 
-def _prepared(spec: FenceSpec) -> Prepared:
+def _prepared(spec: FenceSpec) -> PreparedFence:
     if spec.isolation == "none":
-        return Prepared(spec, None)
+        return PreparedFence(spec, None)
     reason = "" if "namespaces" in spec.without else _why_no_namespaces(spec)
     fence = _fence(spec, (*spec.without, "namespaces") if reason else spec.without)
     if fence.needs_fork():
         _go_on_in_a_child()
         fence.finish()
-    return Prepared(spec, fence, reason)
+    return PreparedFence(spec, fence, reason)
 
 
-def _import(modules: tuple[str, ...], prepared: Prepared) -> None:
+def _import(modules: tuple[str, ...], prepared: PreparedFence) -> None:
     """Once the fences are ready: a library that starts threads would keep name spaces from being
     made."""
     if not modules:

@@ -29,10 +29,10 @@ from guerdon._worker.linux import exit_with_parent, reset_signals
 from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote.acts import ACTS, Missing, Targets
 from guerdon.rewards.code.zygote.allowed_acts import abilities
-from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
+from guerdon.rewards.code.zygote.fence import FenceSpec, PreparedFence, prepare
 from guerdon.rewards.code.zygote.level import Attempt, Level, checked_level
 
-__all__ = ["ProbeError", "Tried", "attempts", "main", "probe"]
+__all__ = ["FenceTrial", "ProbeError", "attempts", "main", "probe"]
 
 _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from guerdon.rewards.code.zygote.fence_probe import main; "
@@ -49,7 +49,7 @@ class ProbeError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Tried:
+class FenceTrial:
     """All acts, for each layer whether it holds, with a remark, and the acts that an honest program
     can't do."""
 
@@ -80,7 +80,7 @@ def probe(spec: FenceSpec) -> Level:
     return level
 
 
-def attempts(spec: FenceSpec, setup: str = "") -> Tried:
+def attempts(spec: FenceSpec, setup: str = "") -> FenceTrial:
     """Try all acts on this machine, with fences as in `spec`.
 
     Args:
@@ -108,7 +108,7 @@ def attempts(spec: FenceSpec, setup: str = "") -> Tried:
         raise ProbeError(answer["error"])
     layers = {name: (bool(holds), str(text)) for name, (holds, text) in answer["layers"].items()}
     acts = [Attempt(name, tuple(refusing), outcome, detail) for name, refusing, outcome, detail in answer["acts"]]
-    return Tried(layers, tuple(acts), tuple(map(str, answer["shortcomings"])))
+    return FenceTrial(layers, tuple(acts), tuple(map(str, answer["shortcomings"])))
 
 
 def main(spec: str) -> None:
@@ -176,7 +176,7 @@ def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
     return {"layers": layers, "acts": acts, "shortcomings": lacking}
 
 
-def _start_sibling(prepared: Prepared) -> int:
+def _start_sibling(prepared: PreparedFence) -> int:
     theirs, ours = os.pipe()
     pid = prepared.fork()
     if pid == 0:
@@ -192,7 +192,7 @@ def _start_sibling(prepared: Prepared) -> int:
     return pid
 
 
-def _try(prepared: Prepared, attempt: Callable[[], object]) -> tuple[str, str]:
+def _try(prepared: PreparedFence, attempt: Callable[[], object]) -> tuple[str, str]:
     """Tries an act in a separate child: its outcome, and the reason."""
     theirs, ours = os.pipe()
     pid = prepared.fork()
@@ -214,7 +214,7 @@ def _try(prepared: Prepared, attempt: Callable[[], object]) -> tuple[str, str]:
     return (outcome, detail) if outcome else ("ended", f"ended: {os.waitstatus_to_exitcode(ended)}")
 
 
-def _attempt(prepared: Prepared, attempt: Callable[[], object], pipe: int) -> None:
+def _attempt(prepared: PreparedFence, attempt: Callable[[], object], pipe: int) -> None:
     report = "unfenced it ended"
     try:
         prepared.enter((0, 1, 2, pipe))

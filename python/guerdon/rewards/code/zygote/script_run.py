@@ -19,7 +19,7 @@ from typing import Any, Final
 from guerdon.rewards.code.child.encoding import encode
 from guerdon.rewards.code.child.frames import ChannelClosedError, send
 from guerdon.rewards.code.zygote.deadline import Deadline
-from guerdon.rewards.code.zygote.zygote_process import Ended, ProgramZygote
+from guerdon.rewards.code.zygote.zygote_process import ProgramEnd, ProgramZygote
 
 __all__ = ["STDIN", "ScriptRun", "exit_fault", "run_script", "signal_name"]
 
@@ -44,7 +44,7 @@ class ScriptRun:
     stdout: bytes
     stderr: bytes
     stopped: str
-    ended: Ended
+    ended: ProgramEnd
     starved: bool = False
 
     @property

@@ -24,7 +24,7 @@ from typing import Final
 
 from guerdon._worker import fork_server, linux
 from guerdon.rewards.code.child import child
-from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
+from guerdon.rewards.code.zygote.fence import FenceSpec, PreparedFence, prepare
 from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 
 __all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "READY", "STANDARD", "TIME", "main"]
@@ -120,7 +120,7 @@ def _own_core() -> Iterator[int | None]:
 
 
 class _ForkServer:
-    def __init__(self, control: socket.socket, prepared: Prepared, folder: str | None) -> None:
+    def __init__(self, control: socket.socket, prepared: PreparedFence, folder: str | None) -> None:
         self._folder = folder
         self._control = control
         self._prepared = prepared

@@ -27,7 +27,7 @@ from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.fence import ONE_ARENA, FenceSpec
 from guerdon.rewards.code.zygote.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, TIME
 
-__all__ = ["AGAIN_S", "START_S", "Ended", "ProgramZygote", "ZygoteLostError"]
+__all__ = ["AGAIN_S", "START_S", "ProgramEnd", "ProgramZygote", "ZygoteLostError"]
 
 START_S: Final = 60.0
 AGAIN_S: Final = 20.0
@@ -54,7 +54,7 @@ class ZygoteLostError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramEnd:
     """End of a program's process.
 
     Attributes:
@@ -179,7 +179,7 @@ class ProgramZygote:
         assert self._control is not None
         return self._control.fileno()
 
-    def end(self, deadline: float | None = None) -> Ended | None:
+    def end(self, deadline: float | None = None) -> ProgramEnd | None:
         """Wait for the end of the program's process; None if it still runs at `deadline`.
 
         It is killed if there is no deadline. A process that ended before it came to the program is
@@ -214,7 +214,7 @@ class ProgramZygote:
         if reported != ENTERED and (reported or deadline is not None or not in_time):
             how = reported.removeprefix(ENTERED).decode("utf-8", "replace") or f"it ended with status {code}"
             raise ZygoteLostError(f"a program could not be started: {how}")
-        return Ended(code, seconds, displaced)
+        return ProgramEnd(code, seconds, displaced)
 
     def close(self) -> None:
         """End it, and the program that it runs."""

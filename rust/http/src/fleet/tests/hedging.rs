@@ -95,7 +95,7 @@ async fn cancelled_and_failed_second_requests() {
         moods.set(1 - busy, Mood::Dead);
     });
     assert!(all.send(RequestKey { sample: 1, ..key }, &request, Duration::from_secs(30)).await.is_ok());
-    let quiet = super::replicas::Asked { may_hedge: false, ..replicas.asked(1.0) };
+    let quiet = super::replicas::SeenRequest { may_hedge: false, ..replicas.asked(1.0) };
     let hedges = all.counts().hedges;
     (0..2).for_each(|place| replicas.set(place, Mood::Serves(3.0)));
     assert!(all.send(RequestKey { sample: 2, ..key }, &quiet, Duration::from_secs(30)).await.is_ok());

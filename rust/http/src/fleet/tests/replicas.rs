@@ -50,14 +50,14 @@ pub struct Replica {
 /// The replicas of a fleet, by their host names: `r0`, `r1`, ….
 pub struct Replicas(Vec<Arc<Replica>>);
 
-pub struct Asked<'a> {
+pub struct SeenRequest<'a> {
     pub replicas: &'a Replicas,
     /// Factor of the usual time for its answer.
     pub length: f64,
     pub may_hedge: bool,
 }
 
-impl FleetRequest<usize> for Asked<'_> {
+impl FleetRequest<usize> for SeenRequest<'_> {
     async fn send(&self, at: &Member, until: Instant) -> Result<usize, SendError> {
         let place: usize = at.endpoint.name()[1..].parse().unwrap();
         let replica = &self.replicas.0[place];
@@ -168,8 +168,8 @@ impl Replicas {
         &self.0[place]
     }
 
-    pub fn asked(&self, length: f64) -> Asked<'_> {
-        Asked { replicas: self, length, may_hedge: true }
+    pub fn asked(&self, length: f64) -> SeenRequest<'_> {
+        SeenRequest { replicas: self, length, may_hedge: true }
     }
 }
 
@@ -188,7 +188,7 @@ pub fn fleet(count: usize, limit: usize, hedging: Option<Hedging>) -> Arc<Fleet>
 }
 
 /// Result of a batch.
-pub struct Scored {
+pub struct BatchResult {
     /// The replica that served each call; `None`: it was lost.
     pub places: Vec<Option<usize>>,
     /// Duration of each call, from its first attempt on, sorted.
@@ -198,7 +198,7 @@ pub struct Scored {
     pub took: Duration,
 }
 
-impl Scored {
+impl BatchResult {
     pub fn lost(&self) -> usize {
         self.places.iter().filter(|place| place.is_none()).count()
     }
@@ -247,7 +247,7 @@ pub async fn score(
     replicas: &Arc<Replicas>,
     (calls, in_flight, group_size): (usize, usize, usize),
     during: impl Fn(usize) + Send + Sync + 'static,
-) -> Scored {
+) -> BatchResult {
     let next = Arc::new(AtomicUsize::new(0));
     let ended = Arc::new(Mutex::new(vec![(None, Duration::ZERO, Duration::ZERO); calls]));
     let during = Arc::new(during);
@@ -300,5 +300,5 @@ pub async fn score(
     let mut ends: Vec<Duration> = ended.iter().map(|(.., end)| *end).collect();
     times.sort_unstable();
     ends.sort_unstable();
-    Scored { places: ended.iter().map(|(place, ..)| *place).collect(), times, ends, took }
+    BatchResult { places: ended.iter().map(|(place, ..)| *place).collect(), times, ends, took }
 }

@@ -12,14 +12,14 @@ use tokio::runtime::Handle;
 /// A channel that the end of the work disconnects, and its thread if it has one.
 type RunningWork = (Receiver<()>, Option<JoinHandle<()>>);
 
-/// The end of background work; the default value has no work.
+/// Background work, whose end can be waited for; the default value has none.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct BackgroundWork {
     /// Taken by the call that sees the end.
     running: Mutex<Option<RunningWork>>,
 }
 
-impl Ended {
+impl BackgroundWork {
     /// Begins work on a new thread. The system keeps 15 bytes of its name.
     pub(crate) fn of_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let (ending, ended) = channel::<()>();
