@@ -77,8 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keeps the tests of a file in one process if their set-up is costly (two ranks that train), and
-    so all tests with warm programs; others go where there is room."""
+    """Keeps tests with a costly set-up in one process: a file whose two ranks train, all warm
+    programs. Others go where there is room."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):

@@ -55,8 +55,8 @@ def columns(program: Program | None, style: Style) -> dict[str, Any]:
 
 
 def judge_all() -> tuple[list[Found], list[Found]]:
-    """The results of the hostile programs, and of the honest ones, one after the other, in
-    batches of dispatchers, or in this process if its time for judging counts."""
+    """The results of hostile programs and of honest ones, in batches with one honest program behind
+    each hostile one. A program that uses up its time for judging is judged in this process."""
     hostile: list[Found] = []
     honest: list[Found] = []
     for program, style in tried():
