@@ -52,7 +52,7 @@ class PipelinedTrainer(BatchRewards):
         self._prefetcher = Prefetcher()
         self._rng_after_shuffle: torch.Tensor | None = None  # restored after TRL's shuffle
         self._own_dispatcher: Dispatcher | None = None
-        weights: list[float] = []
+        weights: list[float] | None = None
 
         def resolve(given: Any) -> list[Any]:
             nonlocal weights
@@ -65,9 +65,8 @@ class PipelinedTrainer(BatchRewards):
             # Those that a class brings itself.
             self.reward_funcs[:], _, self._own_dispatcher = resolve_reward_funcs(self.reward_funcs)
         if self.args.reward_weights is None:
-            for index, weight in enumerate(weights):  # those behind are environments'
-                if weight != 1.0:
-                    self.reward_weights[index] = weight
+            for index, weight in enumerate(weights or ()):  # those behind are environments'
+                self.reward_weights[index] = weight
         self.dispatchers: tuple[Dispatcher, ...] = dispatchers_of(self.reward_funcs)
         if any(dispatcher.closed for dispatcher in self.dispatchers):
             raise RegistrationError(
