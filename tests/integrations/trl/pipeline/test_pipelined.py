@@ -129,6 +129,14 @@ class Scaled(trl.GRPOTrainer):  # type: ignore[misc]
         return rewards * self.factor - lengths[:, None] / 100
 
 
+class Measured(trl.GRPOTrainer):  # type: ignore[misc]
+    """It logs a number of its generation beside the rewards."""
+
+    def _generate(self, prompts: Any) -> Any:
+        self._metrics["train"]["rewards/mine"].append(float(len(prompts)))
+        return super()._generate(prompts)
+
+
 class Complete(trl.GRPOTrainer):  # type: ignore[misc]
     """One that brings its own reward functions."""
 
@@ -152,6 +160,13 @@ def test_overrides_of_a_users_class_still_apply(tmp_path: Path) -> None:
         with ours.dispatchers[0]:
             ours.train()
         assert_same_runs(ours, plain)
+
+
+def test_metrics_of_a_users_class_are_logged(tmp_path: Path, dispatcher: Dispatcher) -> None:
+    more = {"pipeline": "one_step"}
+    ours = make_trainer(dispatcher, tmp_path, trainer_class=pipelined(Measured), more=more, **SIZES)
+    ours.train()
+    assert [entry["rewards/mine"] for entry in ours.state.log_history[:2]] == [16.0, 16.0]
 
 
 def test_a_class_with_reward_functions_of_its_own(tmp_path: Path) -> None:
