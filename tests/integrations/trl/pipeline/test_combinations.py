@@ -23,7 +23,7 @@ from tests.integrations.trl.tiny_trainer import assert_same_entry, make_scorer, 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 BOTH = Pipeline(mini_batch=True, lookahead=1)
-PAIR = [reward_functions.vowels, reward_functions.lengths]
+PAIR: list[Any] = [reward_functions.vowels, reward_functions.lengths]
 TWO_STEPS = {**SIZES, "max_steps": 2}
 
 
@@ -90,7 +90,7 @@ class OwnWeights(trl.GRPOTrainer):  # type: ignore[misc]
 def test_weights_of_dispatchers_replace_all_that_a_class_sets_itself(
     given: list[Any], expected: list[float], tmp_path: Path
 ) -> None:
-    functions = [[reward_functions.vowels], [reward_functions.lengths]] if len(given) == 2 else [PAIR]
+    functions: list[list[Any]] = [PAIR[:1], PAIR[1:]] if len(given) == 2 else [PAIR]
     made = [Dispatcher(some, weights=weights, workers=1) for some, weights in zip(functions, given, strict=True)]
     ours = make_trainer(list(made), tmp_path, trainer_class=pipelined(OwnWeights), **TWO_STEPS)
     assert ours.reward_weights.tolist() == expected

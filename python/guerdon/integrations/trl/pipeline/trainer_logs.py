@@ -20,7 +20,7 @@ from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch
 
 PREFIX = "guerdon/pipeline/"
 TEXTS = ("prompt", "completion")
-# With the mean and std of each function, TRL computes these from rewards, unknown in the first pass.
+# With ``rewards/<function>/…``, TRL computes these from rewards, which the first pass has not.
 _FROM_REWARDS = ("reward", "reward_std", "frac_reward_zero_std")
 
 
