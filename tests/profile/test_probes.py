@@ -131,3 +131,23 @@ def test_template_without_the_answer_is_wrong_with_another_rows_columns() -> Non
         pytest.raises(DataError, match="the same completion for"),
     ):
         subject.once(Calibration)
+
+
+@pytest.mark.parametrize(
+    ("reference", "options", "row", "right", "form"),
+    [
+        ("{answer}", {}, {"answer": "So $v_{final} = 3 + 7$.\n#### 10"}, "So $v_{final} = 3 + 7$.\n#### 10", True),
+        ("{answer}", {}, {"answer": "So {reference} is 10.\n#### 10"}, "So {reference} is 10.\n#### 10", True),
+        ("It is {final}", {"answer": "final"}, {"final": "Long way.\n#### 10"}, "It is 10", True),
+        ("{name}", {}, {"answer": "10", "name": "v_{final}"}, "v_{final}", False),
+    ],
+)
+def test_braces_of_the_data_are_no_fields_of_the_template(
+    reference: str, options: dict[str, str], row: dict[str, str], right: str, form: bool
+) -> None:
+    plain = {"prompt": "p", "answer": "5", "name": "v_5", "final": "5"}
+    right_is = reward(lambda completion, answer, final: float(completion == right), name="right_is")
+    with Subject(right_is, [{**plain, **row}, plain], reference=reference, **options) as subject:
+        calibration = subject.once(Calibration)
+        assert calibration.right_text(0) == right != calibration.wrong_text(0)
+        assert (calibration.form_of(0) is not None) is form
