@@ -11,6 +11,7 @@ import pytest
 from guerdon import DataError, reward
 from guerdon.profile import Subject
 from guerdon.profile.calibration import Calibration
+from guerdon.profile.forms import final_answer
 from guerdon.profile.probes import Probe, completion_of, default_probes, load_probes
 
 ROWS = [
@@ -151,3 +152,19 @@ def test_braces_of_the_data_are_no_fields_of_the_template(
         calibration = subject.once(Calibration)
         assert calibration.right_text(0) == right != calibration.wrong_text(0)
         assert (calibration.form_of(0) is not None) is form
+
+
+@pytest.mark.parametrize(
+    ("reference", "final"),
+    [
+        (r"It is \boxed{4}, so \boxed{5}, as \boxed asks.", "5"),
+        (r"It is \boxed  {5}, as \boxed, \fbox or \boxedasks.", "5"),
+        (r"It is \boxed 5.", "5"),
+        (r"It is \fbox{5}.", "5"),
+        ("Long way.\n#### 5 km", "5 km"),
+        ("<answer>5</answer>", "5"),
+        ("$5$", "5"),
+    ],
+)
+def test_a_solution_has_its_last_answer(reference: str, final: str) -> None:
+    assert final_answer(reference) == final
