@@ -190,7 +190,7 @@ def _to_paste(found: Profile) -> list[str]:
         if advice.lane != spec.lane or advice.timeout not in (None, spec.policy.timeout):
             lines.append(f"{advice.decorator}  # {name}")
     # Fewer workers make no step faster, and a hang holds up more of it.
-    if found.step is not None and found.step.advised.workers > found.step.now.workers:
+    if found.step is not None and found.step.advised.workers > found.step.workers:
         lines.append(f"Dispatcher(…, workers={found.step.advised.workers})  # {found.step.workers_reason}")
     return lines
 
