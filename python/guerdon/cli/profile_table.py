@@ -33,7 +33,9 @@ _HEAD: Final = ("function", "findings", "p50", "p99", "waits", "memory", "lane")
 _NARROW: Final = 72
 _PAGE_WIDTH: Final = 100
 _MOST_DETAILS: Final = 3
-_UNCHECKED: Final = "unchecked"
+_UNCHECKED: Final = {"unchecked", "live", "cost"}
+"""Checks that say that others were left out."""
+
 _COLOURS: Final = {"error": "bold red", "warning": "yellow", "info": "blue", "clean": "green"}
 
 # Black, red, green, yellow, blue, magenta, cyan, white: each can be read on white.
@@ -170,8 +172,9 @@ def _severities(findings: Iterable[Finding]) -> str:
 def _headline(found: Profile) -> str:
     """The verdict, in a line or two."""
     checks = [{each.check for each in mine.findings if each.severity != "info"} for mine in found.functions.values()]
-    faulty, unchecked = sum(bool(each - {_UNCHECKED}) for each in checks), checks.count({_UNCHECKED})
-    causes = sum(each.findings[0].check != _UNCHECKED for each in found.root_causes())
+    faulty, clean = sum(bool(each - _UNCHECKED) for each in checks), checks.count(set())
+    unchecked = len(checks) - faulty - clean
+    causes = sum(each.findings[0].check not in _UNCHECKED for each in found.root_causes())
     lines = [
         f"{faulty} of {len(checks)} functions should not be trained with as they are: {plural(causes, 'cause')}.",
         f"{unchecked} of {len(checks)} functions {'was' if unchecked == 1 else 'were'} not checked to the end.",
