@@ -25,6 +25,7 @@ from guerdon._system.safe_text import readable
 from guerdon._system.units import bytes_text, plural
 from guerdon.profile.finding import SEVERITIES, Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step, StepPrediction
+from guerdon.profile.judge_plan import asked_about
 from guerdon.profile.judge_statistics import CHANCE
 
 __all__ = ["judge_lines", "page", "show"]
@@ -215,14 +216,14 @@ def judge_lines(function: FunctionProfile) -> list[str]:
     judge = function.judge
     if not judge:
         return []
-    lines = []
+    lines, about = [], asked_about(function.spec)
     if "requests" in judge:
         cost = judge.get("cost")
         each = judge.get("cost_per_sample")
         price = "" if cost is None else f", cost {cost:.3g}, {each:.3g} a sample"
-        lines.append(f"{judge['requests']} requests about {judge['rows']} rows{price}")
+        lines.append(f"{judge['requests']} requests about {judge['rows']} {about}s{price}")
     if "flips" in judge and judge["flips"]["rows"]:
-        lines.append(f"repeated: {judge['flips']['share']:.0%} of rows get another score")
+        lines.append(f"repeated: {judge['flips']['share']:.0%} of {about}s get another score")
     if "position" in judge and judge["position"]["pairs"]:
         position = judge["position"]
         lines.append(
@@ -230,15 +231,15 @@ def judge_lines(function: FunctionProfile) -> list[str]:
             f"{position['second']} to the second"
         )
     if "length_bias" in judge and judge["length_bias"]["rows"]:
-        lines.append(f"longer: {_shift(judge['length_bias'])}")
+        lines.append(f"longer: {_shift(judge['length_bias'], about)}")
     return lines
 
 
-def _shift(shift: dict[str, Any]) -> str:
-    """Returns a sentence on the scores of another form of the same answers."""
+def _shift(shift: dict[str, Any], about: str) -> str:
+    """Returns a sentence on the scores of another form of the same answers, of a row or pair."""
     if not shift["up"] and not shift["down"]:
-        return "no row's score changes"
-    rows = f"{shift['up']} of {shift['rows']} rows up and {shift['down']} down"
+        return f"no {about}'s score changes"
+    rows = f"{shift['up']} of {shift['rows']} {about}s up and {shift['down']} down"
     chance = "" if shift["p"] < CHANCE else ", which could be chance"
     return f"{shift['mean_shift']:+.3g} on average, {rows}{chance}"
 
