@@ -24,10 +24,13 @@ from guerdon import DataError, reward
 from guerdon.cli import main
 from guerdon.cli.profile_table import show
 from guerdon.profile import Profile, measurement, profile, profiling
+from guerdon.profile.advice import advise
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import Finding
 from guerdon.profile.forms import fill
 from guerdon.profile.function_profile import FunctionProfile, Step, StepPrediction
+from guerdon.profile.measurement import Measurement
+from guerdon.profile.prediction import predicted_step
 from tests.cli.conftest import Command, write_rewards, write_rows
 from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
@@ -366,14 +369,15 @@ def test_root_causes_come_first_with_a_line_per_cause(
     assert "[probe:last_mention]" in guerdon("profile", file, rows, "--rows", 6, "-v").out
 
 
-def test_unchecked_functions_and_advised_workers_have_lines_of_their_own() -> None:
+@pytest.mark.parametrize("check", ["unchecked", "live", "cost"])
+def test_unchecked_functions_and_advised_workers_have_lines_of_their_own(check: str) -> None:
     late, wrong = (reward(lambda completion: 1.0, name=name).spec for name in ("late", "wrong"))
     functions = {
-        "late": FunctionProfile(late, [Finding("unchecked", "warning", "Time was up.")]),
+        "late": FunctionProfile(late, [Finding(check, "warning", "Time was up.")]),
         "wrong": FunctionProfile(wrong, [Finding("order", "error", "In another order.")]),
     }
     now, advised = StepPrediction(4.0, 2, 0, {}), StepPrediction(1.0, 8, 0, {})
-    step, printed = Step(8, 8, now, advised, "more than cores, as they wait"), io.StringIO()
+    step, printed = Step(8, 8, 2, now, advised, "more than cores, as they wait"), io.StringIO()
     show(Profile(8, recorded=False, functions=functions, step=step), printed)
     lines = printed.getvalue().splitlines()
     assert lines[:2] == [
@@ -381,6 +385,17 @@ def test_unchecked_functions_and_advised_workers_have_lines_of_their_own() -> No
         "1 of 2 functions was not checked to the end.",
     ]
     assert "Dispatcher(…, workers=8)  # more than cores, as they wait" in lines
+
+
+def test_workers_that_the_dispatcher_has_are_not_advised() -> None:
+    spec, printed = reward(lambda completion: 1.0, name="one", lane="thread").spec, io.StringIO()
+    timed = Measurement("sample", seconds=[0.1] * 9, cpu_s=0.9)
+    mine = FunctionProfile(spec, measurement=timed, advice=advise(spec, timed, 0.1))
+    step = predicted_step([mine], 8, 8, 2, 2)
+    assert step is not None
+    assert (step.workers, step.now.workers, step.advised.workers) == (2, 0, 2)
+    show(Profile(8, recorded=False, functions={"one": mine}, step=step), printed)
+    assert "Dispatcher(" not in printed.getvalue()
 
 
 def test_template_with_a_misspelt_column_is_a_usage_error_with_completions_too(

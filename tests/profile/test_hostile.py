@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,8 +15,9 @@ from guerdon import reward
 from guerdon.profile import Profile, measurement, profile
 from guerdon.profile.checks import values
 from guerdon.profile.checks.survival import CHECK
+from guerdon.profile.finding import Check
 from guerdon.profile.load_rewards import load
-from guerdon.profile.subject import Subject
+from guerdon.profile.subject import OutOfTime, Subject
 from tests.cli.conftest import write_rewards
 
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
@@ -184,6 +186,21 @@ def test_a_number_that_is_no_reward_is_reported_wherever_it_is(place: int) -> No
     rows = [{"prompt": "p", "completion": str(n)} for n in range(600)]
     found = profile([reward(infinite)], rows, checks=[values.CHECK, CHECK]).functions["infinite"]
     assert {each.severity for each in found.findings if each.check in ("not_finite", "exception")} == {"error"}
+
+
+@pytest.mark.usefixtures("few_repeats")
+@pytest.mark.parametrize(
+    ("ended", "why", "advice"),
+    [
+        (OutOfTime, "Time was up", "Allow more (--time-limit)"),
+        (KeyboardInterrupt, "Ctrl-C came", "Run them again"),
+    ],
+)
+def test_checks_that_did_not_end_say_what_to_do(ended: type[BaseException], why: str, advice: str) -> None:
+    checks = [Check("cut", Mock(side_effect=ended))]
+    one = reward(lambda completion: 1.0, name="one", lane="thread")
+    (finding,) = profile([one], [{"completion": "a"}], checks=checks).functions["one"].findings
+    assert finding.message == f"{why} before these checks had ended: cut. {advice}, or take fewer rows (--rows)."
 
 
 @pytest.mark.usefixtures("few_repeats")

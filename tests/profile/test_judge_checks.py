@@ -292,6 +292,24 @@ def test_comparisons_by_place(bonus: int, side: str) -> None:
     assert facts.judge["position"][side] == 15
 
 
+def test_comparisons_that_end_differently_are_of_pairs() -> None:
+    seen: set[tuple[str, str]] = set()
+
+    def prefers(one: str, other: str) -> float:
+        again = (one, other) in seen
+        seen.add((one, other))
+        return -1.0 if again else 1.0
+
+    facts = compared(prefers)
+    (finding,) = [each for each in facts.findings if each.check == "flips"]
+    assert finding.message.startswith("The same comparison, 2 times, gets different scores on 100% of 15 pairs, apart")
+    facts.judge["rows"] = 15
+    lines = judge_lines(facts)
+    assert {"75 requests about 15 pairs", "repeated: 100% of pairs get another score"} <= set(lines)
+    assert not [line for line in lines if "row" in line]
+    assert "95 requests about 19 pairs" in str(planned(facts.spec.item))
+
+
 def test_comparisons_by_length() -> None:
     facts = compared(lambda one, other: quality(one) - quality(other) + (len(one) - len(other)) / 50)
     assert ("length-bias", "warning") in checks(facts)

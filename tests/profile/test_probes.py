@@ -11,6 +11,7 @@ import pytest
 from guerdon import DataError, reward
 from guerdon.profile import Subject
 from guerdon.profile.calibration import Calibration
+from guerdon.profile.forms import final_answer
 from guerdon.profile.probes import Probe, completion_of, default_probes, load_probes
 
 ROWS = [
@@ -131,3 +132,39 @@ def test_template_without_the_answer_is_wrong_with_another_rows_columns() -> Non
         pytest.raises(DataError, match="the same completion for"),
     ):
         subject.once(Calibration)
+
+
+@pytest.mark.parametrize(
+    ("reference", "options", "row", "right", "form"),
+    [
+        ("{answer}", {}, {"answer": "So $v_{final} = 3 + 7$.\n#### 10"}, "So $v_{final} = 3 + 7$.\n#### 10", True),
+        ("{answer}", {}, {"answer": "So {reference} is 10.\n#### 10"}, "So {reference} is 10.\n#### 10", True),
+        ("It is {final}", {"answer": "final"}, {"final": "Long way.\n#### 10"}, "It is 10", True),
+        ("{name}", {}, {"answer": "10", "name": "v_{final}"}, "v_{final}", False),
+    ],
+)
+def test_braces_of_the_data_are_no_fields_of_the_template(
+    reference: str, options: dict[str, str], row: dict[str, str], right: str, form: bool
+) -> None:
+    plain = {"prompt": "p", "answer": "5", "name": "v_5", "final": "5"}
+    right_is = reward(lambda completion, answer, final: float(completion == right), name="right_is")
+    with Subject(right_is, [{**plain, **row}, plain], reference=reference, **options) as subject:
+        calibration = subject.once(Calibration)
+        assert calibration.right_text(0) == right != calibration.wrong_text(0)
+        assert (calibration.form_of(0) is not None) is form
+
+
+@pytest.mark.parametrize(
+    ("reference", "final"),
+    [
+        (r"It is \boxed{4}, so \boxed{5}, as \boxed asks.", "5"),
+        (r"It is \boxed  {5}, as \boxed, \fbox or \boxedasks.", "5"),
+        (r"It is \boxed 5.", "5"),
+        (r"It is \fbox{5}.", "5"),
+        ("Long way.\n#### 5 km", "5 km"),
+        ("<answer>5</answer>", "5"),
+        ("$5$", "5"),
+    ],
+)
+def test_a_solution_has_its_last_answer(reference: str, final: str) -> None:
+    assert final_answer(reference) == final

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from guerdon import Status, reward
 from guerdon.profile import Case, Subject
+from guerdon.profile.finding import excerpt
 from tests.profile.functions import exact, fragile, hash_of, plain, size
 
 ROWS = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 18)]
@@ -63,6 +65,17 @@ def test_groups_stand_together(subjects: list[Subject]) -> None:
     subjects.append(subject := Subject(size, rows))
     assert subject.num_generations == subject.group_size == 4
     assert {score.value for score in subject.score(subject.samples(), group=4)} == {4.0}
+
+
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "look_up"}}]}
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [({"content": "2"}, "2"), ({"content": ["2"]}, "['2']"), (CALL, str(CALL)), ({"role": "a"}, "{'role': 'a'}")],
+)
+def test_an_excerpt_of_a_conversation_is_of_its_last_message(message: dict[str, Any], shown: str) -> None:
+    assert excerpt([{"role": "user", "content": "1+1="}, message]) == shown
 
 
 def test_conversations_are_scored_as_such(subjects: list[Subject]) -> None:

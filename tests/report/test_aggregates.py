@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
+from guerdon._insight.report import moments
 from guerdon._insight.report import survey as survey_module
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.html import render
@@ -378,3 +380,14 @@ def test_correlations_of_numbers_that_lie_close_together_are_exact() -> None:
     assert 0.3 < r[0, 1] < 0.9
     assert np.isnan(r[:, 2]).all()
     assert r[0, 0] == r[1, 1] == 1
+
+
+def test_rows_that_lack_different_columns_cost_no_call_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    random, centered = np.random.default_rng(0), Mock(wraps=moments._centered)
+    monkeypatch.setattr(moments, "_centered", centered)
+    values = random.random((4096, 20))
+    values[random.random(values.shape) < 0.5] = np.nan
+    pairs = PairMoments(20)
+    pairs.add(values)
+    assert centered.call_count <= 20 * 20
+    np.testing.assert_allclose(correlations(pairs.sums), pd.DataFrame(values).corr().to_numpy(), atol=1e-9)

@@ -131,8 +131,11 @@ def test_a_judge_that_is_held_back_is_named_beside_longer_calls(tmp_path: Path) 
     assert not [message for message in found if message.startswith("Calls of helpful wait")]
 
 
-def test_two_rows_that_wait_for_workers_to_start_are_no_news(tmp_path: Path) -> None:
-    rows = [row(batch=0, step=0, sample=each, value=1.0, run_s=4e-5, queue_s=0.3) for each in range(2)]
+@pytest.mark.parametrize(("run_s", "queue_s"), [(4e-5, 0.3), (None, 3.0)])
+def test_two_rows_that_wait_for_workers_to_start_are_no_news(
+    tmp_path: Path, run_s: float | None, queue_s: float
+) -> None:
+    rows = [row(batch=0, step=0, sample=each, value=1.0, run_s=run_s, queue_s=queue_s) for each in range(2)]
     assert not [message for message in sentences(tmp_path, rows) if "wait longer" in message]
 
 

@@ -25,6 +25,7 @@ from guerdon._system.safe_text import readable
 from guerdon._system.units import bytes_text, plural
 from guerdon.profile.finding import SEVERITIES, Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step, StepPrediction
+from guerdon.profile.judge_plan import asked_about
 from guerdon.profile.judge_statistics import CHANCE
 
 __all__ = ["judge_lines", "page", "show"]
@@ -33,7 +34,9 @@ _HEAD: Final = ("function", "findings", "p50", "p99", "waits", "memory", "lane")
 _NARROW: Final = 72
 _PAGE_WIDTH: Final = 100
 _MOST_DETAILS: Final = 3
-_UNCHECKED: Final = "unchecked"
+_UNCHECKED: Final = {"unchecked", "live", "cost"}
+"""Checks that say that others were left out."""
+
 _COLOURS: Final = {"error": "bold red", "warning": "yellow", "info": "blue", "clean": "green"}
 
 # Black, red, green, yellow, blue, magenta, cyan, white: each can be read on white.
@@ -170,8 +173,9 @@ def _severities(findings: Iterable[Finding]) -> str:
 def _headline(found: Profile) -> str:
     """The verdict, in a line or two."""
     checks = [{each.check for each in mine.findings if each.severity != "info"} for mine in found.functions.values()]
-    faulty, unchecked = sum(bool(each - {_UNCHECKED}) for each in checks), checks.count({_UNCHECKED})
-    causes = sum(each.findings[0].check != _UNCHECKED for each in found.root_causes())
+    faulty, clean = sum(bool(each - _UNCHECKED) for each in checks), checks.count(set())
+    unchecked = len(checks) - faulty - clean
+    causes = sum(each.findings[0].check not in _UNCHECKED for each in found.root_causes())
     lines = [
         f"{faulty} of {len(checks)} functions should not be trained with as they are: {plural(causes, 'cause')}.",
         f"{unchecked} of {len(checks)} functions {'was' if unchecked == 1 else 'were'} not checked to the end.",
@@ -190,7 +194,7 @@ def _to_paste(found: Profile) -> list[str]:
         if advice.lane != spec.lane or advice.timeout not in (None, spec.policy.timeout):
             lines.append(f"{advice.decorator}  # {name}")
     # Fewer workers make no step faster, and a hang holds up more of it.
-    if found.step is not None and found.step.advised.workers > found.step.now.workers:
+    if found.step is not None and found.step.advised.workers > found.step.workers:
         lines.append(f"Dispatcher(…, workers={found.step.advised.workers})  # {found.step.workers_reason}")
     return lines
 
@@ -212,14 +216,14 @@ def judge_lines(function: FunctionProfile) -> list[str]:
     judge = function.judge
     if not judge:
         return []
-    lines = []
+    lines, about = [], asked_about(function.spec)
     if "requests" in judge:
         cost = judge.get("cost")
         each = judge.get("cost_per_sample")
         price = "" if cost is None else f", cost {cost:.3g}, {each:.3g} a sample"
-        lines.append(f"{judge['requests']} requests about {judge['rows']} rows{price}")
+        lines.append(f"{judge['requests']} requests about {judge['rows']} {about}s{price}")
     if "flips" in judge and judge["flips"]["rows"]:
-        lines.append(f"repeated: {judge['flips']['share']:.0%} of rows get another score")
+        lines.append(f"repeated: {judge['flips']['share']:.0%} of {about}s get another score")
     if "position" in judge and judge["position"]["pairs"]:
         position = judge["position"]
         lines.append(
@@ -227,15 +231,15 @@ def judge_lines(function: FunctionProfile) -> list[str]:
             f"{position['second']} to the second"
         )
     if "length_bias" in judge and judge["length_bias"]["rows"]:
-        lines.append(f"longer: {_shift(judge['length_bias'])}")
+        lines.append(f"longer: {_shift(judge['length_bias'], about)}")
     return lines
 
 
-def _shift(shift: dict[str, Any]) -> str:
-    """Returns a sentence on the scores of another form of the same answers."""
+def _shift(shift: dict[str, Any], about: str) -> str:
+    """Returns a sentence on the scores of another form of the same answers, of a row or pair."""
     if not shift["up"] and not shift["down"]:
-        return "no row's score changes"
-    rows = f"{shift['up']} of {shift['rows']} rows up and {shift['down']} down"
+        return f"no {about}'s score changes"
+    rows = f"{shift['up']} of {shift['rows']} {about}s up and {shift['down']} down"
     chance = "" if shift["p"] < CHANCE else ", which could be chance"
     return f"{shift['mean_shift']:+.3g} on average, {rows}{chance}"
 

@@ -132,8 +132,9 @@ class Calibration:
     def form_of(self, row: int) -> Form | None:
         """The form of a row's completions; None where the user's template has no place for another
         answer."""
-        form = self._in_row(self._form(row), self.answers[row])
-        return form if form.name != _OWN or "{final}" in form.template else None
+        form, answer = self._form(row), self.answers[row]
+        mine = self._in_row(form, answer)
+        return None if form.name == _OWN and mine.template == self._whole(form, answer) else mine
 
     def rendered(self, row: int, text: str) -> str | None:
         """`text` as the final answer of `row`, in the row's form; None where it has no place."""
@@ -274,24 +275,29 @@ class Calibration:
         its final answer."""
         if form.name != _OWN:
             return form
-        columns = {**self.subject.rows[answer.row], "final": answer.final, "reference": answer.reference}
-        if self.column is not None:
-            columns[self.column] = answer.reference
-        template = fill(form.template, columns)
+        template = self._whole(form, answer)
         if answer.final:
             template = re.sub(rf"(?<!\w){re.escape(answer.final)}(?!\w)", "{final}", template)
         behind = template.rpartition("{final}")[2].lstrip()
         return Form(_OWN, template, next((each for each in _CLOSERS if behind.startswith(each)), ""))
 
+    def _whole(self, form: Form, answer: Answer) -> str:
+        """The row's completion with the right answer; the data's own braces stay."""
+        if form.name != _OWN:
+            return form.render(answer.final, answer.reference)
+        columns = dict(self.subject.rows[answer.row])
+        if self.column is not None:
+            columns[self.column] = answer.reference
+        return fill(form.template, {**columns, "final": answer.final, "reference": answer.reference})
+
     def _texts(self, form: Form, answer: Answer) -> tuple[str, str]:
         """The completions with the right and with a wrong answer, which is that of another row
         where the user's template has no place for one."""
-        mine = self._in_row(form, answer)
+        mine, right = self._in_row(form, answer), self._whole(form, answer)
         reference = answer.reference.replace(answer.final, answer.wrong) if answer.final else answer.wrong
-        right, wrong = mine.render(answer.final, answer.reference), mine.render(answer.wrong, reference)
+        wrong = right if mine.template == right else mine.render(answer.wrong, reference)
         if right == wrong:
-            others = (each for each in self.answers.values() if each.final != answer.final)
-            texts = (self._in_row(form, each).render(each.final, each.reference) for each in others)
+            texts = (self._whole(form, each) for each in self.answers.values() if each.final != answer.final)
             wrong = next((text for text in texts if text != right), right)
         return right, wrong
 

@@ -141,7 +141,9 @@ def final_answer(reference: str) -> str:
     """The final answer in a reference, which may be a whole solution."""
     if match := _HASHES.search(reference):
         return match[1]
-    if boxes := boxed(reference):
+    # A box without braces may be the command's name in a sentence.
+    braced = re.sub(r"\\(?:boxed|fbox)\s*(?![\s{])", "", reference)
+    if boxes := boxed(braced) or boxed(reference):
         return boxes[-1].strip()
     text = reference.strip()
     for opening, closing in (("<answer>", "</answer>"), ("$$", "$$"), ("$", "$")):

@@ -143,6 +143,7 @@ class Step:
     """The predicted reward time of a step.
 
     Attributes:
+        workers: Of the dispatcher, whether or not a function runs in one.
         now: With the functions as they are.
         advised: With the lanes and the number of workers that are advised.
         workers_reason: Why so many workers.
@@ -150,6 +151,7 @@ class Step:
 
     prompts: int
     generations: int
+    workers: int
     now: StepPrediction
     advised: StepPrediction
     workers_reason: str

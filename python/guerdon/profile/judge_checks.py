@@ -21,6 +21,7 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.function_profile import FunctionProfile
+from guerdon.profile.judge_plan import asked_about
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
 from guerdon.profile.measurement import Measurement
 from guerdon.profile.subject import Case, ListedSpec, Subject
@@ -70,7 +71,6 @@ def check_judge(
         enough answers to say something.
     """
     leader = unit[0]
-    pairwise = leader.composition is not None and leader.composition.comparisons is not None
     priced = any(plan.cost.price for plan in leader.plans)
     plain = [_plain(spec) for spec in unit]
     profiles = [FunctionProfile(spec) for spec in unit]
@@ -96,7 +96,7 @@ def check_judge(
             def score(samples: Sequence[Case], size: int) -> Any:
                 return dispatcher.score(**batch(samples, size))
 
-            if pairwise:
+            if asked_about(leader) == "pair":
                 _compared(profiles[0], cases, _pairs(subject, cases)[:wanted], score)
             else:
                 _rated(profiles, chosen, score, first)
@@ -194,14 +194,14 @@ def _answered(mine: FunctionProfile, check: str, rows: int, asked: int, results:
         return
     reasons = (each.reason for result in results for each in result.failures() if each.function == mine.name)
     message = (
-        f"{check} had an answer for {rows} of {asked} rows only: {one_line(next(reasons, 'no score'), 200)}. Look at what the judge "
-        "says there."
+        f"{check} had an answer for {rows} of {asked} {asked_about(mine.spec)}s only: "
+        f"{one_line(next(reasons, 'no score'), 200)}. Look at what the judge says there."
     )
     mine.findings.append(Finding("unchecked", "warning", message))
 
 
 def _flips(mine: FunctionProfile, scores: Any, rows: Sequence[Case], results: Sequence[Any]) -> None:
-    """Rows whose score changes from one time to the next; `scores` has a row a time."""
+    """Rows or pairs whose score changes from one time to the next; `scores` has a row a time."""
     whole = ~np.isnan(scores).any(axis=0)
     _answered(mine, "flips", int(whole.sum()), len(rows), results)
     places, scores = np.flatnonzero(whole), scores[:, whole]
@@ -213,15 +213,15 @@ def _flips(mine: FunctionProfile, scores: Any, rows: Sequence[Case], results: Se
     relative = float(spread.mean()) / reach if reach > 0 else 0.0
     mine.judge["flips"] = {"rows": len(places), "share": share, "spread_share_of_range": relative}
     if share >= _FLIPPING_ROWS and relative >= _FLIPPING_SPREAD:
-        composition = mine.spec.composition
+        composition, about = mine.spec.composition, asked_about(mine.spec)
         votes = ", or votes=5" if composition is None or composition.votes else ""
         worst = [int(each) for each in np.argsort(-spread)[:5] if spread[each] > 0]
         mine.findings.append(
             Finding(
                 "flips",
                 "warning",
-                f"The same request, {len(scores)} times, gets different scores on {share:.0%} of {len(places)} rows, apart by "
-                f"{relative:.0%} of the range on average. Set temperature=0{votes}.",
+                f"The same {'comparison' if about == 'pair' else 'request'}, {len(scores)} times, gets different scores on {share:.0%} of "
+                f"{len(places)} {about}s, apart by {relative:.0%} of the range on average. Set temperature=0{votes}.",
                 tuple(
                     Example(
                         row.row,
@@ -265,7 +265,7 @@ def _biased(
             "length-bias",
             "warning" if more else "info",
             f"It gives {'more' if more else 'less'} for the same answer padded and repeated: {shift.mean:+.3g} on average ({shift.share:+.0%} of the "
-            f"range), {shift.up} of {shift.rows} rows up and {shift.down} down. {advice}",
+            f"range), {shift.up} of {shift.rows} {asked_about(mine.spec)}s up and {shift.down} down. {advice}",
             examples,
         )
     )

@@ -14,7 +14,16 @@ from typing import Any, Final
 from guerdon._functions.spec import FunctionSpec
 from guerdon.profile.subject import Case, Subject
 
-__all__ = ["JUDGE_SAMPLES", "PAIR_CALLS", "SAMPLE_CALLS", "JudgePlan", "is_judge", "plan_judge", "units_of"]
+__all__ = [
+    "JUDGE_SAMPLES",
+    "PAIR_CALLS",
+    "SAMPLE_CALLS",
+    "JudgePlan",
+    "asked_about",
+    "is_judge",
+    "plan_judge",
+    "units_of",
+]
 
 JUDGE_SAMPLES: Final = 20
 SAMPLE_CALLS: Final = 4
@@ -28,7 +37,7 @@ class JudgePlan:
     """Requests that the check of one judge makes.
 
     Attributes:
-        rows: Rows, or pairs of completions.
+        rows: Rows, or pairs of completions, as `about` says.
         requests: At most so many.
         cost: Estimated, in the currency of ``price=``; None where it has none.
         lowered: `rows` is less than wished, to stay below the cap.
@@ -39,11 +48,12 @@ class JudgePlan:
     requests: int
     cost: float | None
     lowered: bool = False
+    about: str = "row"
 
     def __str__(self) -> str:
         cost = "cost unknown, it has no price=" if self.cost is None else f"about {self.cost:.2g} by its price="
-        less = ", fewer rows to stay below --max-cost" if self.lowered else ""
-        return f"judge {self.name!r}: {self.requests} requests about {self.rows} rows, {cost}{less}"
+        less = f", fewer {self.about}s to stay below --max-cost" if self.lowered else ""
+        return f"judge {self.name!r}: {self.requests} requests about {self.rows} {self.about}s, {cost}{less}"
 
 
 def is_judge(spec: FunctionSpec) -> bool:
@@ -52,6 +62,11 @@ def is_judge(spec: FunctionSpec) -> bool:
     if spec.composition is not None:
         return any(is_judge(member) for member in spec.called)
     return spec.lane == "http" and (made is None or getattr(made[0], "__name__", "") != "http_reward")
+
+
+def asked_about(spec: FunctionSpec) -> str:
+    """Returns what a judge is asked about, ``"pair"`` (of completions) or ``"row"``."""
+    return "pair" if spec.composition is not None and spec.composition.comparisons is not None else "row"
 
 
 def units_of(specs: Sequence[FunctionSpec]) -> list[tuple[FunctionSpec, ...]]:
@@ -79,16 +94,15 @@ def plan_judge(subject: Subject, cases: Sequence[Case], samples: int, max_cost: 
         max_cost: What all of it may cost; without a price it does not count.
     """
     spec = subject.spec
-    pairwise = spec.composition is not None and spec.composition.comparisons is not None
+    pairwise = asked_about(spec) == "pair"
     wished = min(samples, len(cases) if not pairwise else max(1, len(cases) - 1))
     requests = (PAIR_CALLS if pairwise else SAMPLE_CALLS) * _requests(spec)
     each = _cost(subject, cases, requests)
     chosen = wished
     if each and max_cost is not None:
         chosen = min(wished, int(max_cost / each))
-    return JudgePlan(
-        spec.name, chosen, chosen * requests, None if each is None else chosen * each, lowered=chosen < wished
-    )
+    cost = None if each is None else chosen * each
+    return JudgePlan(spec.name, chosen, chosen * requests, cost, lowered=chosen < wished, about=asked_about(spec))
 
 
 def _requests(spec: FunctionSpec) -> int:

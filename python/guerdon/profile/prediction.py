@@ -211,7 +211,7 @@ def predicted_step(
     else:
         reason = "more would not make the step faster"
     as_is = predict(now, prompts=prompts, generations=generations, workers=workers, cores=cores)
-    return Step(prompts, generations, as_is, best, reason)
+    return Step(prompts, generations, workers, as_is, best, reason)
 
 
 def times_for(function: FunctionProfile) -> FunctionTimes:

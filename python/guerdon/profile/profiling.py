@@ -202,10 +202,11 @@ class _Profiling:
         wanted = ["judge"] if is_judge(mine.spec) else [check.id for check in self.checks]
         missing = [check for check in wanted if check not in mine.checks]
         if mine.cut_short is not None and missing:
-            why = "Time was up" if mine.cut_short == _TIME_LIMIT else "Ctrl-C came"
+            why, advice = "Ctrl-C came", "Run them again"
+            if mine.cut_short == _TIME_LIMIT:
+                why, advice = "Time was up", "Allow more (--time-limit)"
             message = (
-                f"{why} before these checks had ended: {', '.join(missing)}. Allow more (--time-limit), or take fewer rows "
-                "(--rows)."
+                f"{why} before these checks had ended: {', '.join(missing)}. {advice}, or take fewer rows (--rows)."
             )
             mine.findings.append(Finding("unchecked", "warning", message))
 

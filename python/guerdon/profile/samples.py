@@ -79,12 +79,13 @@ class Score:
 
 
 def text_of(completion: Any) -> str:
-    """The text of a completion: itself, or what its last message says."""
+    """The text of a completion: itself, or what its last message says; that message where it has no
+    content, as one with tool calls alone."""
     if isinstance(completion, str):
         return completion
     if isinstance(completion, (list, tuple)) and completion and isinstance(completion[-1], Mapping):
         content = completion[-1].get("content")
-        return content if isinstance(content, str) else str(content)
+        return str(completion[-1] if content is None else content)
     return str(completion)
 
 

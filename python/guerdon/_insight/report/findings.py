@@ -287,7 +287,7 @@ def _explains(figures: dict[str, Any], function: dict[str, Any], waited: float) 
     workers to start."""
     axis = figures["axis"]
     steps = sum(last - first + 1 for first, last in zip(axis["first"], axis["last"], strict=True))
-    work = function["run_s"]["p50"] * function["rows"] / max(1, steps)
+    work = (function["run_s"]["p50"] or 0.0) * function["rows"] / max(1, steps)
     least = LIMITS["work"] if function["rows"] >= LIMITS["few"] else 1.0
     return bool(work >= least * waited)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from guerdon._insight.report.rows import Floats, Integers
 
@@ -87,20 +88,26 @@ class PairMoments:
         Args:
             values: A row each, ``[rows, M]`` or fewer columns; NaN where it has none.
         """
+        found = np.zeros_like(self.sums)
         known = np.isfinite(values)
-        # Rows that have the same columns are added together.
-        packed = np.packbits(known, axis=1)
-        order = np.lexsort(packed.T)
-        changes = np.flatnonzero((packed[order[1:]] != packed[order[:-1]]).any(axis=1))
-        for mine in np.split(order, changes + 1):
-            columns = np.flatnonzero(known[mine[0]])
-            mean, apart = _centered(values[np.ix_(mine, columns)])
+        columns = np.flatnonzero(known.any(axis=0))
+        if known[:, columns].all():
+            chosen, apart = _centered(values[:, columns])
             products = apart.T @ apart
+            size = len(columns)
             squares = np.diag(products)
-            sides = (float(len(mine)), mean[:, None], mean, squares[:, None], squares, products)
-            block = np.stack([np.broadcast_to(each, products.shape) for each in sides])
-            place = (slice(None), columns[:, None], columns)
-            self.sums[place] = _merged(self.sums[place], block)
+            sides = [
+                np.broadcast_to(each, (size, size)) for each in (chosen[:, None], chosen, squares[:, None], squares)
+            ]
+            block = np.stack([np.full((size, size), float(len(values))), *sides, products])
+            found[:, columns[:, None], columns] = block
+        else:
+            for place, one in enumerate(columns.tolist()):
+                for other in columns[place:].tolist():
+                    pair = _pair(values, known[:, one] & known[:, other], one, other)
+                    found[:, one, other] = pair
+                    found[:, other, one] = pair[[0, 2, 1, 4, 3, 5]]
+        self.sums = _merged(self.sums, found)
 
 
 def correlations(sums: Floats) -> Floats:
@@ -114,6 +121,14 @@ def correlations(sums: Floats) -> Floats:
     # Rounding must not part a column from itself.
     np.fill_diagonal(clipped, np.where(np.isnan(clipped.diagonal()), np.nan, 1.0))
     return clipped
+
+
+def _pair(values: Floats, both: NDArray[np.bool_], one: int, other: int) -> Floats:
+    if not both.any():
+        return np.zeros(6)
+    (x, y), apart = _centered(values[both][:, [one, other]])
+    (xx, xy), (_, yy) = apart.T @ apart
+    return np.array([both.sum(), x, y, xx, yy, xy])
 
 
 def _centered(values: Floats) -> tuple[Floats, Floats]:

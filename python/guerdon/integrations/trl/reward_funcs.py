@@ -16,7 +16,7 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import RegistrationError
 
 
-def resolve_reward_funcs(given: Any, *, weigh: bool = False) -> tuple[list[Any], list[float], Dispatcher | None]:
+def resolve_reward_funcs(given: Any, *, weigh: bool = False) -> tuple[list[Any], list[float] | None, Dispatcher | None]:
     """The list for TRL, its weights as given to dispatchers, and the dispatcher made for the rest.
 
     Args:
@@ -24,8 +24,8 @@ def resolve_reward_funcs(given: Any, *, weigh: bool = False) -> tuple[list[Any],
         weigh: Whether the dispatcher made here has the weights, for a trainer that has none.
 
     Returns:
-        The list; one weight per entry; the dispatcher for functions that belong to none, None if
-        there are none.
+        The list; one weight per entry, None if no dispatcher in it was given any; the dispatcher
+        for functions that belong to none, None if there are none.
 
     Raises:
         RegistrationError: A function can't work.
@@ -33,12 +33,17 @@ def resolve_reward_funcs(given: Any, *, weigh: bool = False) -> tuple[list[Any],
     entries = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
     functions: list[Any] = []
     weights: list[float] = []
+    weighted = False
     for entry in entries:
-        columns, given_weights = (
-            (entry.reward_funcs, entry.reward_weights) if isinstance(entry, Dispatcher) else spread([entry], None)
-        )
-        functions.extend(columns)
-        weights.extend(given_weights or [1.0] * len(columns))
+        if isinstance(entry, Dispatcher):
+            functions.extend(entry.reward_funcs)
+            weights.extend(entry.reward_weights)
+            weighted = weighted or entry.options["weights"] is not None
+        else:
+            columns, given_weights = spread([entry], None)
+            functions.extend(columns)
+            weights.extend(given_weights or [1.0] * len(columns))
+            weighted = weighted or given_weights is not None
     plain = [
         index for index, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
     ]
@@ -46,7 +51,7 @@ def resolve_reward_funcs(given: Any, *, weigh: bool = False) -> tuple[list[Any],
     own = Dispatcher([functions[index] for index in plain], weights=own_weights) if plain else None
     for index, column in zip(plain, own.reward_funcs if own else (), strict=True):
         functions[index] = column
-    return functions, weights, own
+    return functions, weights if weighted else None, own
 
 
 def dispatcher_of(column: RewardColumn) -> Dispatcher:

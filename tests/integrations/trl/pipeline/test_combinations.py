@@ -11,9 +11,11 @@ import pytest
 pytest.importorskip("trl")
 
 import pandas as pd
+import torch
+import trl
 
 from guerdon import Dispatcher
-from guerdon.integrations.trl import Pipeline
+from guerdon.integrations.trl import Pipeline, pipelined
 from tests.integrations.trl import reward_functions
 from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer, trained
 from tests.integrations.trl.tiny_trainer import assert_same_entry, make_scorer, make_trainer, rewards_of, without_times
@@ -21,6 +23,7 @@ from tests.integrations.trl.tiny_trainer import assert_same_entry, make_scorer, 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 BOTH = Pipeline(mini_batch=True, lookahead=1)
+PAIR: list[Any] = [reward_functions.vowels, reward_functions.lengths]
 TWO_STEPS = {**SIZES, "max_steps": 2}
 
 
@@ -66,6 +69,33 @@ def test_weights_of_a_dispatcher_hold_where_the_config_has_none(scorer: str, tmp
         assert mixed.reward_weights.tolist() == [1.0, 0.25, 3.0]
         trainer = make_recording_trainer(dispatcher, tmp_path, reward_weights=[1.0, 2.0])
         assert trainer.reward_weights.tolist() == [1.0, 2.0]
+
+
+class OwnWeights(trl.GRPOTrainer):  # type: ignore[misc]
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.reward_weights = torch.tensor([0.5, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([None], [0.5, 2.0]),
+        ([[1.0, 3.0]], [1.0, 3.0]),
+        ([[1.0, 1.0]], [1.0, 1.0]),
+        ([[1.0], [3.0]], [1.0, 3.0]),
+    ],
+    ids=str,
+)
+def test_weights_of_dispatchers_replace_all_that_a_class_sets_itself(
+    given: list[Any], expected: list[float], tmp_path: Path
+) -> None:
+    functions: list[list[Any]] = [PAIR[:1], PAIR[1:]] if len(given) == 2 else [PAIR]
+    made = [Dispatcher(some, weights=weights, workers=1) for some, weights in zip(functions, given, strict=True)]
+    ours = make_trainer(list(made), tmp_path, trainer_class=pipelined(OwnWeights), **TWO_STEPS)
+    assert ours.reward_weights.tolist() == expected
+    for dispatcher in made:
+        dispatcher.close()
 
 
 @pytest.mark.parametrize(("mode", "debug"), [("off", False), (BOTH, False), ("mini_batch", True)], ids=str)

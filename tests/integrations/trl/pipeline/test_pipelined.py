@@ -129,6 +129,30 @@ class Scaled(trl.GRPOTrainer):  # type: ignore[misc]
         return rewards * self.factor - lengths[:, None] / 100
 
 
+class Shortening:
+    """A mixin for both trainers: shorter completions get more."""
+
+    def _calculate_rewards(self, *given: Any) -> Any:
+        rewards = super()._calculate_rewards(*given)  # type: ignore[misc]
+        return rewards - rewards.new_tensor([len(ids) for ids in given[-1]])[:, None] / 100
+
+
+class ShorteningTRL(Shortening, trl.GRPOTrainer):  # type: ignore[misc]
+    pass
+
+
+class ShorteningOurs(Shortening, GRPOTrainer):
+    pass
+
+
+class Counting(trl.GRPOTrainer):  # type: ignore[misc]
+    """It logs a number of its generation beside the rewards."""
+
+    def _generate(self, prompts: Any) -> Any:
+        self._metrics["train"]["rewards/mine"].append(float(len(prompts)))
+        return super()._generate(prompts)
+
+
 class Complete(trl.GRPOTrainer):  # type: ignore[misc]
     """One that brings its own reward functions."""
 
@@ -152,6 +176,25 @@ def test_overrides_of_a_users_class_still_apply(tmp_path: Path) -> None:
         with ours.dispatchers[0]:
             ours.train()
         assert_same_runs(ours, plain)
+
+
+def test_an_override_in_front_of_a_pipeline_gets_no_stubs(tmp_path: Path, dispatcher: Dispatcher) -> None:
+    plain = make_trainer(list(REWARDS), tmp_path, trainer_class=ShorteningTRL, **SIZES)
+    plain.train()
+    for mode, left in {"overlap": "overlap", "mini_batch": "off", "one_step": "off", "all": "overlap"}.items():
+        message = f"Shortening overrides _calculate_rewards.*goes on with pipeline='{left}'"
+        with nullcontext() if mode == left else pytest.warns(GuerdonWarning, match=message):
+            ours = make_trainer(dispatcher, tmp_path, trainer_class=ShorteningOurs, more={"pipeline": mode}, **SIZES)
+        assert ours.pipeline == Pipeline.of(left)
+        ours.train()
+        assert_same_runs(ours, plain)
+
+
+def test_metrics_of_a_users_class_are_logged(tmp_path: Path, dispatcher: Dispatcher) -> None:
+    more = {"pipeline": "one_step"}
+    ours = make_trainer(dispatcher, tmp_path, trainer_class=pipelined(Counting), more=more, **SIZES)
+    ours.train()
+    assert [entry["rewards/mine"] for entry in ours.state.log_history[:2]] == [16.0, 16.0]
 
 
 def test_a_class_with_reward_functions_of_its_own(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 
 import trl
 
-from guerdon import GuerdonWarning, ToolError
+from guerdon import GuerdonWarning, RegistrationError, ToolError
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
 from tests.integrations.trl.line_game import (
@@ -67,6 +67,15 @@ def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
     with pytest.warns(GuerdonWarning, match="not known to leave out samples"):
         values = mine.reward_funcs[-1](environments=lone)
     assert values == plain.reward_funcs[-1](environments=lone)
+
+
+def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
+    other = type("Scored", (Scored,), {})
+    more = {"environment_factory": {"left": Scored, "right": other}}
+    with pytest.raises(
+        RegistrationError, match=r"two factories make environments of classes called Scored.*rename one"
+    ):
+        make_player(ours.GRPOTrainer, [away], tmp_path, more=more)
 
 
 class Timed(LineGame):

@@ -26,7 +26,7 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, GuerdonWarning, RegistrationError
 from guerdon.integrations.trl.patching import patched, replace_argument
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
-from guerdon.integrations.trl.pipeline.checking import check_pipeline
+from guerdon.integrations.trl.pipeline.checking import check_pipeline, without_replays
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
@@ -52,7 +52,7 @@ class PipelinedTrainer(BatchRewards):
         self._prefetcher = Prefetcher()
         self._rng_after_shuffle: torch.Tensor | None = None  # restored after TRL's shuffle
         self._own_dispatcher: Dispatcher | None = None
-        weights: list[float] = []
+        weights: list[float] | None = None
 
         def resolve(given: Any) -> list[Any]:
             nonlocal weights
@@ -65,18 +65,21 @@ class PipelinedTrainer(BatchRewards):
             # Those that a class brings itself.
             self.reward_funcs[:], _, self._own_dispatcher = resolve_reward_funcs(self.reward_funcs)
         if self.args.reward_weights is None:
-            for index, weight in enumerate(weights):  # those behind are environments'
-                if weight != 1.0:
-                    self.reward_weights[index] = weight
+            for index, weight in enumerate(weights or ()):  # those behind are environments'
+                self.reward_weights[index] = weight
         self.dispatchers: tuple[Dispatcher, ...] = dispatchers_of(self.reward_funcs)
         if any(dispatcher.closed for dispatcher in self.dispatchers):
             raise RegistrationError(
                 "a dispatcher in reward_funcs is closed: make a new one, or close it after the training."
             )
+        overrides = overriding(type(self), "_calculate_rewards")
+        kinds = type(self).__mro__
+        in_front = kinds[: kinds.index(PipelinedTrainer)]
+        self.pipeline = without_replays(self.pipeline, [one for one in overrides if one in in_front])
         problems = override_problems(type(self), PipelinedTrainer)
         self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
         if self.pipeline.mini_batch:
-            for one in overriding(type(self), "_calculate_rewards"):
+            for one in overrides:
                 warnings.warn(
                     f"mini_batch: {one.__name__} overrides _calculate_rewards, which gets a few groups at a time, in the order in "
                     "which they are scored: what it computes over a whole batch differs from TRL's.",
@@ -255,6 +258,9 @@ class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # ty
     dispatcher itself. A dispatcher's weights hold where ``args.reward_weights`` is None; where the
     dispatcher is the whole list, weights other than its own are refused when training starts.
     Functions that belong to no dispatcher get one of the trainer's own.
+
+    A subclass that overrides `_calculate_rewards` goes on without ``mini_batch`` and ``lookahead``,
+    with a warning. For a class that derives from TRL's, `pipelined` has both.
 
     Args:
         pipeline: What goes on while rewards are computed: a `Pipeline`, or ``"off"``,

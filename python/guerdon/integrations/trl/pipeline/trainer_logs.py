@@ -20,7 +20,7 @@ from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch
 
 PREFIX = "guerdon/pipeline/"
 TEXTS = ("prompt", "completion")
-# With ``rewards/…``, TRL computes these from rewards, which the first pass does not have.
+# With ``rewards/<function>/…``, TRL computes these from rewards, which the first pass has not.
 _FROM_REWARDS = ("reward", "reward_std", "frac_reward_zero_std")
 
 
@@ -77,10 +77,11 @@ def log_generation(trainer: Any, generated: GeneratedBatch) -> None:
     """Adds to a trainer's metrics what of a batch is known before its rewards."""
     trainer.state.num_input_tokens_seen += generated.num_tokens
     theirs = trainer._metrics["train"]
+    columns = [f"rewards/{each}/{part}" for each in trainer.reward_func_names for part in ("mean", "std")]
     for name, values in generated.logs["_metrics"]["train"].items():
         if name == "num_tokens":
             theirs[name] = [trainer.state.num_input_tokens_seen]
-        elif name not in _FROM_REWARDS and not name.startswith("rewards/"):
+        elif name not in (*_FROM_REWARDS, *columns):
             theirs[name].extend(values)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import ToolError
+from guerdon.errors import RegistrationError, ToolError
 from guerdon.functions import reward
 from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, owner_of, user_class_of
 from guerdon.limits import Limit
@@ -32,6 +32,9 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
 
     Returns:
         The dispatcher; None if no environment has a reward of its own.
+
+    Raises:
+        RegistrationError: Two classes have one name.
     """
     found = {index: _environment_class_of(function) for index, function in enumerate(functions)}
     kinds = {index: kind for index, kind in found.items() if kind is not None}
@@ -39,10 +42,16 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
         return None
     longest = max(factory.timeout_of(REWARD) for factory in factories)
     limit = Limit(concurrency=_MAX_CONCURRENT)
-    rewards = [
-        reward(_GetReward(kind, longest), name=kind.__name__, timeout=longest, limit=limit) for kind in kinds.values()
-    ]
-    dispatcher = Dispatcher(rewards, workers=1)
+    rewards: dict[str, Any] = {}
+    for kind in kinds.values():
+        name = kind.__name__
+        if name in rewards:
+            raise RegistrationError(
+                f"two factories make environments of classes called {name}, whose rewards would be two columns of that "
+                "name: rename one."
+            )
+        rewards[name] = reward(_GetReward(kind, longest), name=name, timeout=longest, limit=limit)
+    dispatcher = Dispatcher(rewards.values(), workers=1)
     for index, column in zip(kinds, dispatcher.reward_funcs, strict=True):
         functions[index] = column
     return dispatcher
