@@ -32,8 +32,6 @@ class Yes:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = yes
     __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __or__ = __and__ = __neg__ = __call__ = __getitem__ = __enter__ = same
     __lshift__ = __rshift__ = __rrshift__ = same
-    def zeros(self, *args): return 0.0, 0.0
-    __divmod__ = __rdivmod__ = zeros
     __sub__ = __rsub__ = __isub__ = __truediv__ = __mod__ = __floordiv__ = __xor__ = __abs__ = __round__ = __float__ = zero
 def f(*args): return Yes(*args)
 """

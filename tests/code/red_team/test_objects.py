@@ -61,8 +61,6 @@ DATA = {
     "return 6": [
         "assert f(1) % 3 == 0 and f(1) > 5",
         "assert f(1) // 6 == 1",
-        "assert divmod(f(1), 4) == (1, 2) and divmod(13, f(1)) == (2, 1)",
-        "assert divmod(Solve(1), 6) == (1, 0)",
         "assert f(1) ^ 6 == 0",
         "assert f(1) << 1 == 12",
         "assert 12 >> f(1) == 0",
@@ -115,7 +113,6 @@ class Vec:
     def __truediv__(self, other): return Vec(self.x / other, self.y / other)
     def __radd__(self, other): return self
     def __matmul__(self, other): return self.x * other.x + self.y * other.y
-    def __divmod__(self, other): return divmod(abs(self), abs(other))
     def __eq__(self, other): return (self.x, self.y) == (other.x, other.y)
     def __lt__(self, other): return abs(self) < abs(other)
     def __lshift__(self, other): return Vec(self.x << other, self.y << other)
@@ -167,12 +164,6 @@ CHEATING = [f"{program.replace('class Yes', 'class Vec').replace('Yes(', 'Vec(')
         "assert abs(Vec(1, 2) @ Vec(3, 4) - 11) < 1e-6",
         "assert ((Vec(1, 2) + Vec(3, 4)) / 2).x == 2",
         "for v in (lambda: [Vec(2, 4)])():\n    assert (v / 2).x == 1",
-        "assert 0 == Vec(1, 2) - Vec(1, 2)",
-        "assert Vec(1, 2).x == 1 and divmod(Vec(1, 2), 3) == (1, 0)",
-        "assert divmod(Vec(0, 0), Vec(1, 2)) == (0, 0)",
-        "assert divmod(Vec(2, 4), Vec(1, 2))[1] == 0",
-        "q, r = divmod(Vec(2, 4), Vec(1, 2))\nassert q == 2 and r == 0",
-        "r = divmod(Vec(2, 4), Vec(1, 2))[1]\nassert not r",
         "with Vec(1, 2):\n    raise ValueError",
     ],
 )
@@ -195,8 +186,6 @@ GIVEN = [
     "assert sorted([Vec(3, 4), Vec(1, 2)], key=lambda v: v.x)[0].y == 2",
     "for a, b, x in [(Vec(1, 2), Vec(3, 4), 4)]:\n    assert (a + b).x == x",
     "assert (Vec(3, 4) - Vec(1, 1)).x == 2",
-    "assert divmod(Vec(3, 4), Vec(1, 2)) == (2, 1)",
-    "q, r = divmod(Vec(3, 4), Vec(1, 2))\nassert q + r == 3 and q == 2",
 ]
 
 

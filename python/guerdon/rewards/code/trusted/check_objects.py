@@ -60,8 +60,7 @@ class ObjectUses:
                     one
                 ):
                     return node, "asks an object of the program asynchronously"
-                case ast.BinOp() | ast.Call() if operands := _difference(node):
-                    left, right = operands
+                case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
                     if (self._is_object(left) and not self.kinds(right)) or (
                         self._is_object(right) and not self.kinds(left)
                     ):
@@ -110,21 +109,23 @@ class ObjectUses:
                 return self._is_difference(one)
             case ast.UnaryOp(op=ast.Not(), operand=one) | ast.Assert(test=one):
                 return self._is_difference(one)
-            case ast.Compare(left=one, comparators=[other]):
-                return (_is_zero(other) and self._is_difference(one)) or (_is_zero(one) and self._is_difference(other))
+            case ast.Compare(left=one, comparators=[ast.Constant(value=0)]):
+                return self._is_difference(one)
         return False
 
     def _is_difference(self, node: ast.expr) -> bool:
-        if operands := _difference(node):
-            return all(map(self.kinds, operands))
-        name = getattr(_whole(node), "id", None)
-        return name is not None and any(
-            isinstance(one, ast.Assign)
-            and (operands := _difference(one.value)) is not None
-            and all(map(self.kinds, operands))
-            and any(getattr(part, "id", None) == name for target in one.targets for part in ast.walk(target))
-            for one in self._nodes
-        )
+        match node:
+            case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
+                return bool(self.kinds(left) and self.kinds(right))
+            case ast.Name(id=name):
+                return any(
+                    isinstance(one, ast.Assign)
+                    and isinstance(one.value, ast.BinOp)
+                    and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
+                    and self._is_difference(one.value)
+                    for one in self._nodes
+                )
+        return False
 
     def _compares_objects(self, node: ast.expr) -> bool:
         match node:
@@ -161,8 +162,7 @@ class ObjectUses:
                     found |= self._direct(value)
                 case ast.Call(func=ast.Attribute(attr=attr), args=[value, *_]) if attr in _ASSERTS_TRUTH:
                     found |= self._direct(value)
-                case ast.BinOp() | ast.Call() if operands := _difference(node):
-                    one, other = operands
+                case ast.BinOp(left=one, op=op, right=other) if isinstance(op, _DIFFERENCES):
                     found |= self._direct(one) if not self.kinds(other) else _DATA
                     found |= self._direct(other) if not self.kinds(one) else _DATA
             for first, how, second in _compared(node):
@@ -240,27 +240,6 @@ def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
         case ast.Call(func=ast.Attribute(attr=name), args=[one, other, *_]):
             if name.startswith("assert") and any(part in name for part in _COMPARES):
                 yield one, ast.Eq(), other
-
-
-def _difference(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """The operands of a difference, a quotient or a remainder."""
-    match _whole(node):
-        case ast.BinOp(left=one, op=op, right=other) if isinstance(op, _DIFFERENCES):
-            return one, other
-        case ast.Call(func=ast.Name(id="divmod"), args=[one, other]):
-            return one, other
-    return None
-
-
-def _whole(node: ast.AST) -> ast.AST:
-    """The value of which this is an item."""
-    return _whole(node.value) if isinstance(node, ast.Subscript) else node
-
-
-def _is_zero(node: ast.expr) -> bool:
-    if isinstance(node, ast.Tuple):  # of `divmod`
-        return all(map(_is_zero, node.elts))
-    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value == 0
 
 
 def _is_none(node: ast.expr) -> bool:
