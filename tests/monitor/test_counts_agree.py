@@ -80,8 +80,9 @@ def of_log(logs: list[dict[str, float]]) -> Counts:
     samples = GROUPS * SIZE
     return {
         name: {
-            status: sum(round(log.get(f"guerdon/{name}/{key}", 0) * samples) for log in logs)
+            status: sum(round(log[f"guerdon/{name}/{key}"] * samples) for log in logs)
             for key, status in FRACTIONS.items()
+            if status != "skipped" or name == "gated"
         }
         for name in NAMES
     }

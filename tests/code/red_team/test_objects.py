@@ -164,6 +164,7 @@ CHEATING = [f"{program.replace('class Yes', 'class Vec').replace('Yes(', 'Vec(')
         "assert abs(Vec(1, 2) @ Vec(3, 4) - 11) < 1e-6",
         "assert ((Vec(1, 2) + Vec(3, 4)) / 2).x == 2",
         "for v in (lambda: [Vec(2, 4)])():\n    assert (v / 2).x == 1",
+        "assert 0 == Vec(1, 2) - Vec(1, 2)",
         "with Vec(1, 2):\n    raise ValueError",
     ],
 )

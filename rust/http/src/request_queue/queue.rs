@@ -215,12 +215,16 @@ impl RequestQueue {
                             // A program without progress begins again, from its texts. One that
                             // finds no room does too, and its attempts go on: else it never ended.
                             let is_final = failure.answer.is_some_and(Answer::is_final);
-                            let has_room = self.programs.lock().has_room(bytes);
+                            // A throttled one has used up no attempt, and is kept in any case.
+                            let counted = if failure.answer.is_some_and(Answer::is_later) { 0 } else { bytes };
+                            let mut programs = self.programs.lock();
+                            let has_room = counted == 0 || programs.has_room(counted);
                             let kept = (progressed || was_begun) && has_room && failure.retryable && !is_final;
-                            if let Some((batch, sample)) = frame_ref.place(*call).filter(|_| kept) {
-                                let gone = self.programs.lock().put(&batch, sample, (begun, failed, bytes), bytes);
-                                drop(gone);
-                            }
+                            let place = frame_ref.place(*call).filter(|_| kept);
+                            let gone = place
+                                .map(|(batch, sample)| programs.put(&batch, sample, (begun, failed, bytes), counted));
+                            drop(programs);
+                            drop(gone);
                             let progressed = progressed && has_room;
                             let failure = Failure { progressed, ..failure_of(&name, failed, failure) };
                             return Err(RequestFailure { failure, others_up });

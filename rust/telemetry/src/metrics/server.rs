@@ -285,6 +285,7 @@ async fn answer(request: &Request<Incoming>, shared: &Arc<ServerShared>, same_us
     });
     match looking.await {
         Ok(state) => page(StatusCode::OK, JSON, state),
+        Err(error) if error.is_panic() => page(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the state can't be shown\n"),
         Err(_) => page(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "the dispatcher is closing\n"),
     }
 }

@@ -193,10 +193,16 @@ def _container(tag: bytes, kind: Any) -> _Writer:
 
 def _set(tag: bytes, kind: Any) -> _Writer:
     def write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
-        items = kind.__iter__(value)
-        if bounds.opaque is None:  # of cases, whose bytes name a cached outcome in any process
-            items = sorted(items, key=encode)
-        _items(tag, kind.__len__(value), items, out, bounds, depth)
+        if bounds.opaque is not None:
+            _items(tag, kind.__len__(value), kind.__iter__(value), out, bounds, depth)
+            return
+        # Of cases, whose bytes name a cached outcome in any process.
+        items = []
+        for item in kind.__iter__(value):
+            items.append(bytearray())
+            _write(item, items[-1], bounds, depth + 1)
+        _items(tag, len(items), (), out, bounds, depth)
+        out += b"".join(sorted(items))
 
     return write
 
