@@ -128,6 +128,17 @@ def test_a_sandbox_that_throttles_is_waited_for() -> None:
     assert result.timings["code"]["deferrals"] == 6
 
 
+def test_a_throttled_program_goes_on_however_large_it_is() -> None:
+    cases = [{"stdin": str(number) * 24_000_000, "stdout": "1"} for number in range(3)]
+    ran = {"status": "Finished", "execution_time": 0.01, "return_code": 0, "stdout": "1", "stderr": ""}
+    success = {"status": "Success", "message": "", "compile_result": None, "run_result": ran, "files": {}}
+    answers = iter([success, throttled, success, throttled, success])
+    with sandbox(lambda *_: next(answers)) as server:
+        result = scored(remote(server, retries=0, timeout=20.0), ["print(1)"], cases=[cases])
+    assert result.rewards.item() == 1.0
+    assert result.timings["code"]["deferrals"] == 2
+
+
 @pytest.mark.fault(
     "a sandbox takes a request and never answers", sees="`timeout` after the time of the case and `wait`, with retries"
 )

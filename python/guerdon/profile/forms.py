@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from guerdon.errors import DataError
-from guerdon.rewards.math.plain_gold import boxed
 
 __all__ = [
     "ANSWER_COLUMNS",
@@ -141,10 +140,9 @@ def final_answer(reference: str) -> str:
     """The final answer in a reference, which may be a whole solution."""
     if match := _HASHES.search(reference):
         return match[1]
-    # A box without braces may be the command's name in a sentence.
-    braced = re.sub(r"\\(?:boxed|fbox)\s*(?![\s{])", "", reference)
-    if boxes := boxed(braced) or boxed(reference):
-        return boxes[-1].strip()
+    boxed = _last_boxed(reference)
+    if boxed is not None:
+        return boxed
     text = reference.strip()
     for opening, closing in (("<answer>", "</answer>"), ("$$", "$$"), ("$", "$")):
         start, end = text.rfind(opening, 0, max(0, len(text) - len(closing))), text.rfind(closing)
@@ -183,3 +181,18 @@ def wrong_answer(final: str, others: Iterable[str]) -> str:
 
 def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
+
+
+def _last_boxed(text: str) -> str | None:
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return None
+    depth, begin = 0, start + len("\\boxed{")
+    for place in range(begin, len(text)):
+        if text[place] == "{":
+            depth += 1
+        elif text[place] == "}":
+            if depth == 0:
+                return text[begin:place].strip()
+            depth -= 1
+    return None

@@ -26,7 +26,7 @@ REFERENCE: Final = "the reference answer"
 
 Scored = tuple[Case, Score, str]
 """A sample, its outcome, and what the sample is: the id of a probe, `REFERENCE`, or empty for
-completions of the rows, or of samples in their place."""
+completions of the rows or references in their place."""
 
 
 @dataclass(frozen=True)
