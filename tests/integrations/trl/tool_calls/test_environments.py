@@ -120,6 +120,13 @@ def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
         environments(LineGame())  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="reset_timeout"):
         environments(LineGame, reset_timeout=-1)
+    given: Any
+    for given in (environments(LineGame), {}):
+        for name in ("timeout", "reset_timeout", "reward_timeout"):
+            with pytest.raises(RegistrationError, match=f"^{name}=-1"):
+                environments(given, **{name: -1})  # type: ignore[call-overload]
+        with pytest.raises(RegistrationError, match="ordered=1"):
+            environments(given, ordered=1)  # type: ignore[call-overload]
     with pytest.raises(RegistrationError, match="retries=-1"):
         environments(LineGame, retries=-1)
     with pytest.raises(RegistrationError, match="ordered=1"):
