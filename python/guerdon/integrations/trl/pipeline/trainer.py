@@ -260,7 +260,7 @@ class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # ty
     Functions that belong to no dispatcher get one of the trainer's own.
 
     A subclass that overrides `_calculate_rewards` goes on without ``mini_batch`` and ``lookahead``,
-    with a warning. For a class that derives from TRL's, `pipelined` has both.
+    with a warning. `pipelined` gives both to a class that derives from TRL's.
 
     Args:
         pipeline: What goes on while rewards are computed: a `Pipeline`, or ``"off"``,

@@ -100,10 +100,12 @@ def environments(
         >>> counter.add(by=2), isinstance(counter, Counter)
         (2, True)
     """
+    if not isinstance(ordered, bool):
+        raise RegistrationError(f"ordered={ordered!r}: expected True or False.")
     options = _EnvironmentOptions(
-        timeout=timeout,
-        reset_timeout=reset_timeout,
-        reward_timeout=reward_timeout,
+        timeout=bound("timeout", timeout),
+        reset_timeout=bound("reset_timeout", reset_timeout),
+        reward_timeout=bound("reward_timeout", reward_timeout),
         limit=limit,
         retries=retries,
         ordered=ordered,
@@ -166,8 +168,6 @@ class Environments:
                 f"{factory!r} can't make environments: give a class, or a function without arguments."
             )
         self.ordered = options["ordered"]
-        if not isinstance(self.ordered, bool):
-            raise RegistrationError(f"ordered={self.ordered!r}: expected True or False.")
         self._factory = factory
         self._options = options
         self.__name__ = name_of(factory)
@@ -175,10 +175,9 @@ class Environments:
         self.counter = CallCounter()
         self._loop = EventLoopThread("guerdon environments", patience=0.0)
         made = functools.partial(Executor, lane="asyncio", counter=self.counter)
-        reset_timeout = bound("reset_timeout", options["reset_timeout"])
-        self._resets = made(RESET, timeout=reset_timeout, limit=options["limit"], retries=options["retries"])
-        self._rewards = made(REWARD, timeout=bound("reward_timeout", options["reward_timeout"]))
-        self._methods = made("environment", timeout=bound("timeout", options["timeout"]))
+        self._resets = made(RESET, timeout=options["reset_timeout"], limit=options["limit"], retries=options["retries"])
+        self._rewards = made(REWARD, timeout=options["reward_timeout"])
+        self._methods = made("environment", timeout=options["timeout"])
 
     def __call__(self) -> object:
         environment = self._factory()
@@ -244,6 +243,10 @@ class Environments:
         if error is not None:
             raise error
         return value
+
+    def busy(self, environment: object) -> bool:
+        """Returns whether a call of this environment runs now."""
+        return is_busy(environment)
 
     def _executor_of(self, method: str) -> Executor:
         return {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)

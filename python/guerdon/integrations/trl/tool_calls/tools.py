@@ -130,6 +130,10 @@ class Tools(list[Callable[..., Any]]):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return Tools, (self._functions, self._timeout, self._lane, self._workers)
 
+    def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
+        """Starts a call of one of these tools."""
+        return self._executors[tool.lane].launch(tool.name, tool.number, tool.function, args, kwargs)
+
     def lane_of(self, function: Callable[..., Any]) -> Lane:
         """Returns the lane of a function: by default as it is, sync or async, with or without
         state."""
@@ -169,7 +173,7 @@ class Tool:
         self.method = types.MethodType(made, self)
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-        return self.owner._executors[self.lane].launch(self.name, self.number, self.function, args, kwargs)
+        return self.owner.run(self, args, kwargs)
 
     def direct(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
