@@ -58,7 +58,7 @@ async def at_once(completion: str) -> Any:
     return act(completion)
 
 
-class Loaded(StatefulReward):
+class LoadedReward(StatefulReward):
     def setup(self) -> None:
         self.ready = True
 
@@ -77,7 +77,7 @@ def made(lane: str, name: str = "odd", **options: Any) -> Any:
         case "asyncio":
             return reward(at_once, **options)
         case "stateful":
-            return reward(Loaded(), **options)
+            return reward(LoadedReward(), **options)
         case _:
             return reward(in_turn, lane=lane, **options)
 

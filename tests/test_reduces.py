@@ -158,7 +158,10 @@ def test_a_cache_knows_the_source_of_the_reduce(tmp_path: Path) -> None:
         ({"reduce": reward(reduced, total_timeout=3)}, "it has total_timeout=, which is for 'panel'"),
         ({"reduce": reward(reduced, cache="folder")}, "it has cache=, which is for 'panel'"),
         ({"reduce": reward(reduced, pure=True)}, "it has pure=, which means nothing"),
-        ({"reduce": reward(reduced, limit=Limit(tpm=6000, tokens=len))}, "it has Limit(tokens=function), which means nothing"),
+        (
+            {"reduce": reward(reduced, limit=Limit(tpm=6000, tokens=len))},
+            "it has Limit(tokens=function), which means nothing",
+        ),
         ({"reduce": reward(reduced, rowwise=True)}, "on a lane for Python functions"),
         ({"reduce": rewards.exact_match()}, "expected a plain function"),
         ({"reduce": panel([four(), made("thread")], name="inner")}, "expected a plain function"),

@@ -32,7 +32,7 @@ def plain(prompts, completions, **columns):
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandEnd:
     """How a command ended."""
 
     code: int
@@ -53,10 +53,10 @@ class Command:
 
     capture: pytest.CaptureFixture[bytes]
 
-    def __call__(self, *arguments: object) -> Ended:
+    def __call__(self, *arguments: object) -> CommandEnd:
         code = main([str(argument) for argument in arguments])
         captured = self.capture.readouterr()
-        return Ended(code, captured.out.decode(), captured.err.decode())
+        return CommandEnd(code, captured.out.decode(), captured.err.decode())
 
     def refused(self, *arguments: object) -> str:
         """The message of a command that ends with exit code 2 and prints nothing else."""

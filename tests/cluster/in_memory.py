@@ -87,7 +87,7 @@ class InMemoryCluster:
             assert not thread.is_alive()
 
 
-class Clustered:
+class ClusterDispatcher:
     """A dispatcher on such a cluster."""
 
     def __init__(self, functions: list[Any], cluster: InMemoryCluster, **options: Any) -> None:

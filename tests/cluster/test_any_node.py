@@ -18,7 +18,7 @@ from guerdon._lanes.remote.snapshots import nodes_of
 from tests.clock import eventually
 from tests.cluster import any_functions as functions
 from tests.cluster.functions import slow as process_slow
-from tests.cluster.in_memory import Clustered, InMemoryCluster
+from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster
 from tests.monitor import reading
 from tests.monitor.reading import value
 
@@ -46,7 +46,7 @@ def _ended(dispatcher: guerdon.Dispatcher) -> int:
 @pytest.mark.parametrize("function", [process_slow, functions.slow, functions.slow_on_loop])
 def test_without_a_node_calls_run_here(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
     cluster = InMemoryCluster(1)
-    with Clustered([function], cluster, workers=2) as dispatcher:
+    with ClusterDispatcher([function], cluster, workers=2) as dispatcher:
         pending = dispatcher.submit(prompts=["p"] * 64, completions=["ab"] * 64, num_generations=8)
         next(iter(pending.groups()))
         cluster.kill("a", "cable cut")
@@ -71,7 +71,7 @@ def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     both: list[Any] = [functions.sometimes_hangs, functions.ignores_its_end]
-    with Clustered(both, InMemoryCluster(1), max_failure_rate=1, metrics_port=0) as dispatcher:
+    with ClusterDispatcher(both, InMemoryCluster(1), max_failure_rate=1, metrics_port=0) as dispatcher:
         texts = ["hang", "a", "b", "c"]
         begun = time.monotonic()
         batch = dispatcher.score(prompts=["p"] * 4, completions=texts, num_generations=4)
@@ -96,7 +96,7 @@ def _again(dispatcher: guerdon.Dispatcher) -> bool:
 
 def test_a_dump_shows_the_node_and_where_a_call_stands(leave: Any) -> None:
     both: list[Any] = [functions.waits_for_leave, functions.awaits_leave]
-    with Clustered(both, InMemoryCluster(1)) as dispatcher:
+    with ClusterDispatcher(both, InMemoryCluster(1)) as dispatcher:
         pending = dispatcher.submit(prompts=["p"], completions=["a"], num_generations=1)
         eventually(lambda: len([call for call in dispatcher.dump() if call.stack]) == 2)
         shown = sorted((call.function, call.worker, call.lane) for call in dispatcher.dump())
@@ -115,7 +115,7 @@ def test_values_that_a_node_cannot_read_fail_their_calls_alone() -> None:
     three: list[Any] = [functions.threaded_extra, functions.loop_extra, functions.loop_group_extra, functions.slow]
     extra = [functions.Unreadable() if index == 5 else index for index in range(64)]
     texts: dict[str, list[str]] = {"prompts": ["p"] * 64, "completions": ["ab"] * 64}
-    with Clustered(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+    with ClusterDispatcher(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
         batch = dispatcher.score(**texts, extra=extra, num_generations=4)
         failed = sorted((one.function, one.sample, one.status) for one in batch.failures())
         assert failed == [
@@ -130,7 +130,7 @@ def test_values_that_a_node_cannot_read_fail_their_calls_alone() -> None:
 
 def test_a_value_that_hangs_a_thread_of_a_node_times_out_alone() -> None:
     extra = [functions.Unreadable(hangs=True) if index == 5 else index for index in range(64)]
-    with Clustered([functions.threaded_extra], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+    with ClusterDispatcher([functions.threaded_extra], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
         batch = dispatcher.score(completions=["ab"] * 64, extra=extra)
         assert [(one.sample, one.status) for one in batch.failures()] == [(5, Status.TIMEOUT)]
 
@@ -157,7 +157,7 @@ def test_a_function_that_a_node_cannot_load_is_named_before_any_call(
             taken[0].connect("driver")
 
     function = guerdon.reward(module.score, lane="thread", node="any")
-    with Clustered([function], Gone(1)) as dispatcher, pytest.raises(RegistrationError) as raised:
+    with ClusterDispatcher([function], Gone(1)) as dispatcher, pytest.raises(RegistrationError) as raised:
         dispatcher.score(prompts=["p"], completions=["a"], num_generations=1)
     assert "reward function 'score' (node='any') could not be loaded in the agent" in str(raised.value)
     assert "only_here" in str(raised.value)
@@ -165,7 +165,7 @@ def test_a_function_that_a_node_cannot_load_is_named_before_any_call(
 
 def test_functions_without_it_stay_on_the_driver() -> None:
     stays = guerdon.reward(lambda completion: float(len(completion)), name="stays", lane="thread")
-    with Clustered([stays, functions.slow], InMemoryCluster(1)) as dispatcher:
+    with ClusterDispatcher([stays, functions.slow], InMemoryCluster(1)) as dispatcher:
         batch = dispatcher.score(prompts=["p"] * 8, completions=["ab"] * 8, num_generations=4)
         assert (batch.rewards == 2).all()
         assert _ended(dispatcher) == 8
@@ -176,7 +176,7 @@ def test_a_limit_holds_over_all_nodes() -> None:
         functions.slow_on_loop.__wrapped__, name="limited", limit=guerdon.Limit(concurrency=3), node="any"
     )
     most = 0
-    with Clustered([limited], InMemoryCluster(1, 1)) as dispatcher:
+    with ClusterDispatcher([limited], InMemoryCluster(1, 1)) as dispatcher:
         pending = dispatcher.submit(prompts=["p"] * 24, completions=["ab"] * 24, num_generations=8)
         while not pending.done:
             most = max(most, sum(node["calls"] for node in dispatcher._engine.get().nodes()))

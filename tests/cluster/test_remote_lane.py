@@ -17,7 +17,7 @@ from guerdon import RewardFunction, Status, reward
 from guerdon._functions.build import spec_of
 from guerdon._lanes.remote.snapshots import nodes_of
 from tests.cluster import functions
-from tests.cluster.in_memory import Clustered, InMemoryCluster
+from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster
 from tests.contract.scripted_batches import DEADLY, check, examples, scripted, scripts
 from tests.contract.scripted_functions import EVERY_LANE
 from tests.monitor import reading
@@ -38,7 +38,7 @@ EVERYWHERE = [anywhere(function) for function in EVERY_LANE]
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[guerdon.Dispatcher]:
-    with Clustered(EVERYWHERE, InMemoryCluster(1, 2), max_failure_rate=1) as made:
+    with ClusterDispatcher(EVERYWHERE, InMemoryCluster(1, 2), max_failure_rate=1) as made:
         yield made
 
 
@@ -64,7 +64,7 @@ def test_calls_of_every_lane_give_what_a_serial_loop_gives(
 
 
 def test_a_setup_that_fails_comes_with_its_traceback() -> None:
-    with Clustered([functions.NoSetup()], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+    with ClusterDispatcher([functions.NoSetup()], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
         batch = dispatcher.score(prompts=["p"] * 4, completions=["a"] * 4, num_generations=2)
         first = batch.failures()[0]
         assert first.status == Status.ERROR
@@ -75,7 +75,7 @@ def test_a_setup_that_fails_comes_with_its_traceback() -> None:
 def test_timeouts_and_deaths_are_those_of_the_node() -> None:
     both = [functions.sometimes_hangs, functions.sometimes_dies]
     texts = ["hang", "die", "a", "b"] * 2
-    with Clustered(both, InMemoryCluster(1, 1), max_failure_rate=1) as dispatcher:
+    with ClusterDispatcher(both, InMemoryCluster(1, 1), max_failure_rate=1) as dispatcher:
         batch = dispatcher.score(prompts=["p"] * 8, completions=texts, num_generations=4)
         status = batch.status.reshape(-1, 2)
         assert [Status(one) for one in status[:, 0]] == [Status.TIMEOUT, Status.OK, Status.OK, Status.OK] * 2
@@ -98,7 +98,7 @@ def _first_call(dispatcher: guerdon.Dispatcher, timeout: float = 1.0, stands: st
 
 
 def test_a_dump_names_the_node_of_a_call_and_shows_where_it_stands() -> None:
-    with Clustered([functions.sometimes_hangs], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+    with ClusterDispatcher([functions.sometimes_hangs], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
         pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "a"], num_generations=2)
         _first_call(dispatcher, stands="time.sleep(60)")  # not in what comes before the call
         dump = dispatcher.dump()
@@ -112,7 +112,7 @@ def test_a_dump_names_the_node_of_a_call_and_shows_where_it_stands() -> None:
 
 def test_a_node_that_does_not_answer_is_named_with_the_reason() -> None:
     cluster = InMemoryCluster(1)
-    with Clustered([functions.sometimes_hangs], cluster, max_failure_rate=1) as dispatcher:
+    with ClusterDispatcher([functions.sometimes_hangs], cluster, max_failure_rate=1) as dispatcher:
         dispatcher.score(prompts=["p"], completions=["a"], num_generations=1)
         pending = dispatcher.submit(prompts=["p"], completions=["hang"], num_generations=1)
         _first_call(dispatcher)
@@ -126,7 +126,7 @@ def test_a_node_that_does_not_answer_is_named_with_the_reason() -> None:
 
 def test_metrics_and_the_live_state_name_the_nodes(capfd: pytest.CaptureFixture[str]) -> None:
     cluster = InMemoryCluster(1, 2)
-    with Clustered([functions.slow], cluster, metrics_port=0) as dispatcher:
+    with ClusterDispatcher([functions.slow], cluster, metrics_port=0) as dispatcher:
         dispatcher.score(prompts=["p"] * 64, completions=["ab"] * 64, num_generations=8)
         found = reading.series(reading.families(reading.text(dispatcher)))
         per_node = {node: {"node": node} for node in "ab"}
@@ -145,7 +145,7 @@ def test_metrics_and_the_live_state_name_the_nodes(capfd: pytest.CaptureFixture[
 
 
 def test_output_of_workers_is_printed_with_their_node(capfd: pytest.CaptureFixture[str]) -> None:
-    with Clustered([functions.printing], InMemoryCluster(1)) as dispatcher:
+    with ClusterDispatcher([functions.printing], InMemoryCluster(1)) as dispatcher:
         dispatcher.score(prompts=["p"] * 2, completions=["one", "two"], num_generations=2)
         end, err = time.monotonic() + 60, ""
         while err.count("scoring") < 2 and time.monotonic() < end:
@@ -158,7 +158,7 @@ def test_output_of_workers_is_printed_with_their_node(capfd: pytest.CaptureFixtu
 
 def test_a_drained_node_goes_and_its_calls_run_on_others() -> None:
     cluster = InMemoryCluster(1, 1)
-    with Clustered([functions.slow], cluster) as dispatcher:
+    with ClusterDispatcher([functions.slow], cluster) as dispatcher:
         pending = dispatcher.submit(prompts=["p"] * 64, completions=["ab"] * 64, num_generations=8)
         next(iter(pending.groups()))
         dispatcher._engine.get().drain_node("a")

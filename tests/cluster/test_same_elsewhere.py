@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, Status, pairwise, reward
-from tests.cluster.in_memory import Clustered, InMemoryCluster
+from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster
 
 WHERE = ["here", "host", "node"]
 COMPLETIONS = ["a", "bb", "ccc", "d"]
@@ -24,7 +24,7 @@ LANES = ["process", "thread", "asyncio"]
 def dispatcher_on(where: str, functions: list[Any], workers: int = 2) -> AbstractContextManager[Dispatcher]:
     options: dict[str, Any] = {"max_failure_rate": 1.0}
     if where == "node":
-        return Clustered(functions, InMemoryCluster(workers), **options)
+        return ClusterDispatcher(functions, InMemoryCluster(workers), **options)
     return Dispatcher(functions, workers=workers, cluster="host" if where == "host" else None, **options)
 
 
@@ -33,7 +33,7 @@ def on_lane(lane: str, where: str, function: Any, on_loop: Any, **options: Any) 
     return reward(on_loop if lane == "asyncio" else function, lane=lane, name="f", **anywhere, **options)
 
 
-class Shaped(StatefulReward):
+class ShapedReward(StatefulReward):
     """Its score opens no gate of these tests, its finished value does."""
 
     def score(self, completion: str) -> float:
@@ -43,18 +43,18 @@ class Shaped(StatefulReward):
         return [None if score is None else score + 10 for score in scores]
 
 
-class ShapedOnLoop(Shaped):
+class ShapedOnLoop(ShapedReward):
     async def score(self, completion: str) -> float:  # type: ignore[override]
         return float(len(completion))
 
 
-class ShapedInteger(Shaped):
+class ShapedInteger(ShapedReward):
     def score(self, completion: str) -> int:
         return len(completion)
 
 
 def source(lane: str, where: str) -> Any:
-    kind = {"asyncio": ShapedOnLoop, "integers": ShapedInteger}.get(lane, Shaped)
+    kind = {"asyncio": ShapedOnLoop, "integers": ShapedInteger}.get(lane, ShapedReward)
     anywhere: dict[str, Any] = {"node": "any"} if where == "node" and lane != "process" else {}
     name = {"integers": "thread"}.get(lane, lane)
     return reward(kind(), name="source", lane=name, **anywhere)  # type: ignore[call-overload]

@@ -44,7 +44,7 @@ def service(url: str) -> Any:
     )
 
 
-class Shaped(StatefulReward):
+class ShapedReward(StatefulReward):
     """A number of the group's that exist is added to each."""
 
     def score(self, completion: str, shaped_cell: Cell) -> Any:
@@ -56,7 +56,7 @@ class Shaped(StatefulReward):
         return [None if score is None else score + there for score in scores]
 
 
-shaped = reward(Shaped(), name="shaped", timeout=LONG, run_if={"served": ["<= 1", ">= -1"]})
+shaped = reward(ShapedReward(), name="shaped", timeout=LONG, run_if={"served": ["<= 1", ">= -1"]})
 
 
 async def _gathered(completions: list[str], gathered_cell: list[Cell]) -> list[object]:

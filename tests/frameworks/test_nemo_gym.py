@@ -22,11 +22,11 @@ from nemo_gym.server_utils import GlobalAIOHTTPAsyncClientConfig, ServerClient
 from omegaconf import OmegaConf
 from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig, SimpleAgentRunRequest
 
-from tests.serve.serving import Served, serving
+from tests.serve.serving import RunningServer, serving
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with serving(tmp_path_factory.mktemp("served"), functions=":correct") as one:
         yield one
 
@@ -92,7 +92,7 @@ async def rollouts(port: int, rows: list[tuple[dict[str, Any], str]]) -> list[An
         await runner.cleanup()
 
 
-def test_rollouts_of_the_simple_agent(served: Served) -> None:
+def test_rollouts_of_the_simple_agent(served: RunningServer) -> None:
     """Each comes back as NeMo-Gym's own answer of a verifier, with what the row had."""
     rows = [({"label": "4", "verifier_metadata": {"number": index}}, "4" if index % 3 else "5") for index in range(24)]
     found = asyncio.run(rollouts(served.port, rows))
@@ -102,7 +102,7 @@ def test_rollouts_of_the_simple_agent(served: Served) -> None:
     assert found[1].response.output[0].content[0].text == "4"
 
 
-def test_a_failure_is_masked(served: Served) -> None:
+def test_a_failure_is_masked(served: RunningServer) -> None:
     """Its number means nothing to whoever aggregates rewards."""
     found = asyncio.run(rollouts(served.port, [({"label": "4"}, "raise"), ({"label": "4"}, "4")]))
     assert [one.mask_sample for one in found] == [True, False]

@@ -48,7 +48,7 @@ async def waits_and_blocks(completion: str) -> float:
     return sleeps(completion)
 
 
-class Loaded(StatefulReward):
+class LoadedReward(StatefulReward):
     def setup(self) -> None:
         self.table = bytearray(60_000_000)
 

@@ -28,7 +28,7 @@ from guerdon.profile.subject import Subject
 from tests.clock import one_of_three
 from tests.http.server import serving
 from tests.profile.functions import (
-    Loaded,
+    LoadedReward,
     awaits,
     blocks,
     of_a_batch,
@@ -105,7 +105,7 @@ def _check_call(function: object, computes: bool, lane: str) -> None:
 
 def test_a_stateful_reward_and_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "_MOST_REPEATS", 16)  # its calls are short
-    found = measured(reward(Loaded()), ROWS, memory_limit=500_000_000)
+    found = measured(reward(LoadedReward()), ROWS, memory_limit=500_000_000)
     assert found.worker_bytes > 60_000_000
     assert not found.failures
 

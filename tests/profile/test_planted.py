@@ -8,7 +8,7 @@ from guerdon.profile import Check, audit
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import counted
 from tests.profile.planted import matching, sound, state, verified  # noqa: F401 - they fill the corpus
-from tests.profile.planted.corpus import PLANTED, ROBUST, Planted, Robust, name_of
+from tests.profile.planted.corpus import PLANTED, ROBUST, PlantedDefect, Robust, name_of
 
 CHECK_OF = {
     **{check.id: check.id for check in CHECKS},
@@ -24,14 +24,14 @@ MISSED: dict[str, str] = {}
 """Bugs that no check finds, by function, and why: at most one in twenty."""
 
 
-def checks_for(entry: Planted) -> list[Check]:
+def checks_for(entry: PlantedDefect) -> list[Check]:
     """The checks that are meant to find it, alone: others cost time."""
     wanted = {"probes" if name.startswith("probe:") else CHECK_OF[name] for name in entry.found_by}
     return [check for check in CHECKS if check.id in wanted]
 
 
 @pytest.mark.parametrize("entry", PLANTED, ids=name_of)
-def test_planted_bugs_are_found(entry: Planted) -> None:
+def test_planted_bugs_are_found(entry: PlantedDefect) -> None:
     findings = counted(audit(entry.function, entry.rows, checks=checks_for(entry)))
     found = {finding.check: finding for finding in findings}
     hits = [found[name] for name in entry.found_by if name in found]

@@ -42,7 +42,7 @@ def spread(prompts: list[str], completions: list[str]) -> list[float]:
     return [len(completion) / longest for completion in completions]
 
 
-class Centred(StatefulReward):
+class CentredReward(StatefulReward):
     def score(self, completion: str) -> float:
         return float(len(completion))
 
@@ -57,4 +57,4 @@ def whole_batch(prompts: list[str], completions: list[str], **columns: Any) -> l
 
 
 def all_shapes() -> list[Any]:
-    return [length, moody, spread, reward(Centred(), name="centred", lane="thread"), whole_batch]
+    return [length, moody, spread, reward(CentredReward(), name="centred", lane="thread"), whole_batch]

@@ -14,7 +14,7 @@ import guerdon
 from guerdon import DataError, Dispatcher, pairwise, panel, reward, rubric
 from tests.http.server import chat_completion, question, serving
 from tests.journal_files import row, table, training, write_journal, write_open_part, write_part
-from tests.replay.functions import SIZE, Centred, all_shapes, batches, length, moody, spread, whole_batch
+from tests.replay.functions import SIZE, CentredReward, all_shapes, batches, length, moody, spread, whole_batch
 from tests.replay.recorded import record, rows_of, write_rows
 
 
@@ -257,7 +257,7 @@ def test_the_new_rewards_are_a_line_a_sample_under_the_keys_of_the_journal(tmp_p
 
 
 def test_a_gate_behind_finish_group_is_called_on_whole_groups_alone(tmp_path: Path) -> None:
-    centred = reward(Centred(), name="centred", lane="thread")
+    centred = reward(CentredReward(), name="centred", lane="thread")
     gated = reward(lambda text: 3.0, name="gated", lane="thread", run_if={"centred": "> 0"}, otherwise=0.0)
     functions = [centred, gated, length]
     rows = rows_of(functions, batches(1), size=SIZE)

@@ -194,7 +194,7 @@ def test_large_captured_values_are_refused_with_type_and_size(make: Callable[[An
 
 
 def test_each_way_out_that_a_refusal_names_is_one() -> None:
-    class Locked(StatefulReward):
+    class LockedReward(StatefulReward):
         def setup(self) -> None:
             self.lock = threading.Lock()
 
@@ -206,7 +206,7 @@ def test_each_way_out_that_a_refusal_names_is_one() -> None:
     functions = [
         reward(holds_lock),
         reward(lambda completion: 2.0 if lock else 0.0, name="thread", lane="thread"),
-        Locked(),
+        LockedReward(),
     ]
     with Dispatcher(functions, workers=1) as made:
         assert made.score(completions=["a"]).rewards.ravel().tolist() == [1.0, 2.0, 3.0]

@@ -136,9 +136,9 @@ def test_functions_of_main_travel_by_value_with_what_they_use() -> None:
         SCALE = 2.0
         def helper(text):
             return len(re.findall("[a-z]", text))
-        class Kept:
+        class KeptValue:
             times = 3
-        def score(completion, kept=Kept()):
+        def score(completion, kept=KeptValue()):
             return helper(completion) * SCALE * kept.times
         """
     )

@@ -60,7 +60,7 @@ class Answer:
 
 
 @dataclass
-class Served:
+class RunningServer:
     """A running server."""
 
     process: subprocess.Popen[str]
@@ -113,7 +113,7 @@ def serving(
     text: str = REWARDS,
     ulimit: str = "",
     **environment: str,
-) -> Iterator[Served]:
+) -> Iterator[RunningServer]:
     """Serves the functions of `text` on a free port; `ulimit` are options of that command."""
     file = folder / f"served_{abs(hash((str(folder), text))):x}.py"
     file.write_text(text)
@@ -131,7 +131,7 @@ def serving(
         found = re.search(r"at http://[^ ]*:(\d+)$", first.strip())
         if found is None:
             raise AssertionError(first + process.communicate(timeout=60)[1])
-        yield Served(process, int(found[1]))
+        yield RunningServer(process, int(found[1]))
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)

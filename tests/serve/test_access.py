@@ -14,7 +14,7 @@ import pytest
 
 from guerdon import Dispatcher, Server, http_reward
 from guerdon.errors import RegistrationError
-from tests.serve.serving import REWARDS, Served, serving
+from tests.serve.serving import REWARDS, RunningServer, serving
 
 TOKEN = "not-a-real-token-0123456789"
 OTHER = "another-one.of-them_0123456789"
@@ -28,13 +28,13 @@ def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory, token_file: Path) -> Iterator[Served]:
+def guarded(tmp_path_factory: pytest.TempPathFactory, token_file: Path) -> Iterator[RunningServer]:
     with serving(tmp_path_factory.mktemp("guarded"), "--token-file", token_file) as one:
         yield one
 
 
 @pytest.mark.parametrize("token", [TOKEN, OTHER])
-def test_a_token_lets_in_by_header_or_path(guarded: Served, token: str) -> None:
+def test_a_token_lets_in_by_header_or_path(guarded: RunningServer, token: str) -> None:
     body = {"completion": "4", "label": "4"}
     assert guarded.post("/score", body, Authorization=f"Bearer {token}").json["reward"] == 2.0
     assert guarded.post("/score", body, Authorization=f"bearer  {token}").status == 200
@@ -45,7 +45,7 @@ def test_a_token_lets_in_by_header_or_path(guarded: Served, token: str) -> None:
 @pytest.mark.parametrize(
     "wrong", ["", "Bearer", "Bearer ", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer \xff"]
 )
-def test_without_the_token_nothing_is_answered(guarded: Served, wrong: str) -> None:
+def test_without_the_token_nothing_is_answered(guarded: RunningServer, wrong: str) -> None:
     for path in ("/score", "/openrlhf", "/slime", "/verify", "/seed_session", "/nowhere", "/t/", "/t/x/score"):
         answer = guarded.post(path, {"completion": "4"}, Authorization=wrong)
         assert answer.status == 401
@@ -72,19 +72,21 @@ def test_without_the_token_nothing_is_answered(guarded: Served, wrong: str) -> N
         ("Origin", "http://127.0.0.1:3000", 200),
     ],
 )
-def test_without_tokens_only_this_machine_is_answered(served: Served, header: str, value: str, status: int) -> None:
+def test_without_tokens_only_this_machine_is_answered(
+    served: RunningServer, header: str, value: str, status: int
+) -> None:
     answer = served.post("/score", {"completion": "4", "label": "4"}, **{header: value})
     assert answer.status == status
     assert served.ask("GET", "/metrics", **{header: value}).status == status
     assert served.ask("GET", "/health", **{header: value}).status == 200
 
 
-def test_probes_need_no_token(guarded: Served) -> None:
+def test_probes_need_no_token(guarded: RunningServer) -> None:
     assert guarded.ask("GET", "/health").status == 200
     assert guarded.ask("GET", "/ready").status == 200
 
 
-def test_only_those_with_a_token_are_shown_the_functions(guarded: Served) -> None:
+def test_only_those_with_a_token_are_shown_the_functions(guarded: RunningServer) -> None:
     assert guarded.ask("GET", "/ready").json == {"status": "ready"}
     assert guarded.ask("GET", "/ready", Authorization="Bearer wrong-token-0123456789").json == {"status": "ready"}
     shown = guarded.ask("GET", "/ready", Authorization=f"Bearer {TOKEN}").json
@@ -92,7 +94,7 @@ def test_only_those_with_a_token_are_shown_the_functions(guarded: Served) -> Non
 
 
 @pytest.mark.fault("somebody tries tokens", sees='401, counted by `guerdon_serve_requests_total{path="other"}`')
-def test_refused_requests_are_counted(guarded: Served) -> None:
+def test_refused_requests_are_counted(guarded: RunningServer) -> None:
     def counted(status: int) -> float:
         name = f'guerdon_serve_requests_total{{path="other",status="{status}"}}'
         return guarded.metric(name, Authorization=f"Bearer {TOKEN}")
@@ -124,7 +126,7 @@ def test_a_token_in_the_path_stays_secret(tmp_path: Path, token_file: Path) -> N
     assert TOKEN.encode() not in command
 
 
-def test_http_reward_brings_the_token(guarded: Served, token_file: Path, tmp_path: Path) -> None:
+def test_http_reward_brings_the_token(guarded: RunningServer, token_file: Path, tmp_path: Path) -> None:
     single = tmp_path / "one"
     single.write_text(TOKEN)
     guard = Server(guarded.url + "/score", api_key_file=str(single))

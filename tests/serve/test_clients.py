@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.serve.serving import Served
+from tests.serve.serving import RunningServer
 
 
 async def openrlhf_scores(urls: list[str], queries: list[str], prompts: list[str], labels: list[str]) -> list[Any]:
@@ -97,7 +97,7 @@ def message(text: str) -> dict[str, Any]:
     return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
 
 
-def test_openrlhf(served: Served) -> None:
+def test_openrlhf(served: RunningServer) -> None:
     url = served.url + "/openrlhf?function=correct&eos_token=</s>"
     queries = ["<s>2 + 2 = 4</s>", "<s>2 + 3 = 6</s>", "no prompt"]
     found = asyncio.run(openrlhf_scores([url], queries, ["2 + 2 = ", "2 + 3 = ", ""], ["4", "5", "no prompt"]))
@@ -118,7 +118,7 @@ def test_openrlhf(served: Served) -> None:
     ],
 )
 def test_openrlhf_finds_a_prompt_whose_blanks_were_changed(
-    served: Served, query: str, prompt: str, completion: str
+    served: RunningServer, query: str, prompt: str, completion: str
 ) -> None:
     body = {"query": [query], "prompts": [prompt], "labels": [completion]}
     assert served.post("/openrlhf?function=correct", body).json["rewards"] == [1.0]
@@ -128,7 +128,7 @@ def test_openrlhf_finds_a_prompt_whose_blanks_were_changed(
     "OpenRLHF's tokenizer decodes a prompt to another text, so that it is not in its query",
     sees="400 with the sample and both texts; `?prompt=ignore` scores whole queries",
 )
-def test_openrlhf_is_refused_where_a_prompt_is_not_in_its_query(served: Served) -> None:
+def test_openrlhf_is_refused_where_a_prompt_is_not_in_its_query(served: RunningServer) -> None:
     queries = ["2 + 2 = 4", "2 \uff0b 3 = 5"]
     body = {"query": queries, "prompts": ["2 + 2 = ", "2 + 3 = "], "labels": queries}
     answer = served.post("/openrlhf?function=correct", body)
@@ -139,7 +139,7 @@ def test_openrlhf_is_refused_where_a_prompt_is_not_in_its_query(served: Served) 
     assert served.post("/openrlhf?prompt=maybe", body).status == 400
 
 
-def test_openrlhf_gets_no_number_for_a_failure(served: Served) -> None:
+def test_openrlhf_gets_no_number_for_a_failure(served: RunningServer) -> None:
     url = served.url + "/openrlhf?function=correct"
     with pytest.raises(RuntimeError) as caught:
         asyncio.run(openrlhf_scores([url], ["a: raise"], ["a: "], ["4"]))
@@ -162,11 +162,11 @@ def test_openrlhf_gets_no_number_for_a_failure(served: Served) -> None:
         {"query": ["a"], "prompts": ["b", "c"]},
     ],
 )
-def test_openrlhf_with_wrong_lists(served: Served, body: dict[str, Any]) -> None:
+def test_openrlhf_with_wrong_lists(served: RunningServer, body: dict[str, Any]) -> None:
     assert served.post("/openrlhf", body).status == 400
 
 
-def test_slime_and_miles(served: Served) -> None:
+def test_slime_and_miles(served: RunningServer) -> None:
     url = served.url + "/slime?function=correct"
     samples = [{"prompt": "2 + 2", "response": str(index % 7), "label": "4"} for index in range(200)]
     talk = {"prompt": [{"role": "user", "content": "2 + 2"}], "response": "4", "label": "4"}
@@ -176,7 +176,7 @@ def test_slime_and_miles(served: Served) -> None:
 
 @pytest.mark.parametrize("tries", [10, 1], ids=["slime", "miles"])
 @pytest.mark.parametrize("response", ["raise", "none"])
-def test_slime_gets_no_number_for_a_failure(served: Served, response: str, tries: int) -> None:
+def test_slime_gets_no_number_for_a_failure(served: RunningServer, response: str, tries: int) -> None:
     sample = {"prompt": "p", "response": response, "label": "4"}
     with pytest.raises(aiohttp.ClientResponseError) as caught:
         asyncio.run(slime_rewards(served.url + "/slime?function=correct", [sample], tries))
@@ -195,11 +195,11 @@ def test_slime_gets_no_number_for_a_failure(served: Served, response: str, tries
         {"response": "a", "completion": "b"},
     ],
 )
-def test_slime_with_wrong_fields(served: Served, body: dict[str, Any]) -> None:
+def test_slime_with_wrong_fields(served: RunningServer, body: dict[str, Any]) -> None:
     assert served.post("/slime", body).status == 400
 
 
-def test_nemo_gym(served: Served) -> None:
+def test_nemo_gym(served: RunningServer) -> None:
     row = {
         "responses_create_params": {"input": [{"role": "user", "content": "2 + 2?"}], "temperature": 1.0},
         "label": "4",
@@ -219,7 +219,7 @@ def test_nemo_gym(served: Served) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"), [("raise", "error: correct: ValueError: odd text"), ("hang", "timeout: correct: no answer")]
 )
-def test_nemo_gym_gets_a_mask_for_a_failure(served: Served, text: str, reason: str) -> None:
+def test_nemo_gym_gets_a_mask_for_a_failure(served: RunningServer, text: str, reason: str) -> None:
     row = {"responses_create_params": {"input": "p"}, "label": "4", "instance_config": {"seed": 3}}
     found = asyncio.run(gym_run(served.url, row, [message(text)]))
     assert found["mask_sample"] is True
@@ -245,7 +245,7 @@ def test_nemo_gym_gets_a_mask_for_a_failure(served: Served, text: str, reason: s
         {"responses_create_params": {"input": [{"content": {}}]}, "response": {"output": []}},
     ],
 )
-def test_nemo_gym_with_wrong_fields(served: Served, body: dict[str, Any]) -> None:
+def test_nemo_gym_with_wrong_fields(served: RunningServer, body: dict[str, Any]) -> None:
     assert served.post("/verify", body).status == 400
 
 
@@ -255,7 +255,7 @@ def test_nemo_gym_with_wrong_fields(served: Served, body: dict[str, Any]) -> Non
 )
 @pytest.mark.parametrize("size", [10, 300_000], ids=["small", "big"])
 @pytest.mark.parametrize("name", ["completions", "prompts"])
-def test_a_column_never_stands_for_the_completion(served: Served, name: str, size: int) -> None:
+def test_a_column_never_stands_for_the_completion(served: RunningServer, name: str, size: int) -> None:
     text = "x" * size
     row = {"responses_create_params": {"input": "p"}, "response": {"output": [message(text)]}}
     for path, body in (("/slime", {"prompt": "p", "response": text}), ("/verify", row)):

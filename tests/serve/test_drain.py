@@ -13,7 +13,7 @@ import pytest
 
 from guerdon._serve.drain import Drain
 from tests.clock import eventually as until
-from tests.serve.serving import REWARDS, Served, serving
+from tests.serve.serving import REWARDS, RunningServer, serving
 from tests.serve.test_transport import connect, read_all, request, sample
 
 # Takes as many seconds as the text says, or until the file is there that it names.
@@ -32,11 +32,11 @@ async def slow(text: str) -> float:
 """
 
 
-def in_flight(one: Served, count: int) -> None:
+def in_flight(one: RunningServer, count: int) -> None:
     until(lambda: one.metric("guerdon_serve_samples_in_flight") == count)
 
 
-def refuses(one: Served) -> bool:
+def refuses(one: RunningServer) -> bool:
     """Whether it drains: it accepts no connection."""
     try:
         connect(one).close()

@@ -23,7 +23,7 @@ from guerdon._serve.permits import Permits
 from guerdon._serve.settings import ServerSettings
 from tests.clock import eventually as until
 from tests.serve.replicas import TEXT, value
-from tests.serve.serving import Served, answer_of, serving
+from tests.serve.serving import RunningServer, answer_of, serving
 
 # A server takes a connection for each five files that it may open.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -41,7 +41,7 @@ async def wait(text: str) -> float:
 """
 
 
-async def ask_all(one: Served, texts: list[str]) -> list[float]:
+async def ask_all(one: RunningServer, texts: list[str]) -> list[float]:
     """All at once, a connection each."""
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=250)) as session:
@@ -76,7 +76,7 @@ def test_good_clients_are_served_among_bad_ones(tmp_path: Path) -> None:
     """Some vanish, some send junk, some drip; those that behave get what a serial loop gives."""
     chance = random.Random(15)
 
-    async def bad(one: Served) -> None:
+    async def bad(one: RunningServer) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
         kind = chance.randrange(4)
         head = (
@@ -97,13 +97,13 @@ def test_good_clients_are_served_among_bad_ones(tmp_path: Path) -> None:
         finally:
             writer.close()
 
-    async def good(one: Served, session: aiohttp.ClientSession, text: str) -> float | None:
+    async def good(one: RunningServer, session: aiohttp.ClientSession, text: str) -> float | None:
         async with session.post(one.url + "/score", json={"text": text}) as response:
             response.raise_for_status()
             found: float | None = (await response.json())["reward"]
             return found
 
-    async def run(one: Served, texts: list[str]) -> list[float | None]:
+    async def run(one: RunningServer, texts: list[str]) -> list[float | None]:
         async with aiohttp.ClientSession() as session:
             noise = [asyncio.create_task(bad(one)) for _ in range(300)]
             found = await asyncio.gather(*(good(one, session, text) for text in texts))

@@ -19,12 +19,12 @@ import pytest
 from guerdon import Dispatcher, Limit, RewardFunction, http_reward
 from tests.clock import eventually as until
 from tests.serve.replicas import HARMFUL, assert_as_serial
-from tests.serve.serving import Served, serving
+from tests.serve.serving import RunningServer, serving
 
 TEXTS = [f"text {index}" for index in range(400)]
 
 
-def replica(stack: ExitStack, folder: Path, *options: object, **environment: str) -> Served:
+def replica(stack: ExitStack, folder: Path, *options: object, **environment: str) -> RunningServer:
     folder.mkdir()
     return stack.enter_context(serving(folder, *options, functions="", text=HARMFUL, **environment))
 
@@ -34,7 +34,7 @@ def behind(*addresses: str, **options: Any) -> RewardFunction:
     return http_reward([one + "/score" for one in addresses], columns=["text"], name="served", **{**given, **options})
 
 
-def requests(one: Served) -> float:
+def requests(one: RunningServer) -> float:
     return one.metric("guerdon_serve_requests_total")
 
 
@@ -126,7 +126,7 @@ def test_the_trainer_is_killed(tmp_path: Path) -> None:
             assert_as_serial(dispatcher.score(completions=TEXTS[:40]), TEXTS[:40])
 
 
-def in_flight(one: Served) -> float:
+def in_flight(one: RunningServer) -> float:
     return one.metric("guerdon_serve_samples_in_flight")
 
 

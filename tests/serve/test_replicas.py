@@ -14,11 +14,11 @@ import pytest
 from guerdon import Dispatcher, Limit, Status, http_reward
 from tests.clock import eventually as until
 from tests.serve.replicas import TEXT, assert_as_serial
-from tests.serve.serving import Served, serving
+from tests.serve.serving import RunningServer, serving
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Iterator[list[Served]]:
+def three(tmp_path: Path) -> Iterator[list[RunningServer]]:
     with ExitStack() as stack:
         servers = []
         for index in range(3):
@@ -33,7 +33,7 @@ def three(tmp_path: Path) -> Iterator[list[Served]]:
     "of three servers one is killed, one stopped and one drained in mid-batch, until none is left for a while",
     sees="nothing: every sample has the value of a serial loop; the requests in hand go to the others",
 )
-def test_servers_that_go_lose_nothing(three: list[Served], batch_size: int | None, tmp_path: Path) -> None:
+def test_servers_that_go_lose_nothing(three: list[RunningServer], batch_size: int | None, tmp_path: Path) -> None:
     killed, stopped, drained = three
     go = tmp_path / "go"
     # The last one is not done before all the harm is.
@@ -60,7 +60,7 @@ def test_servers_that_go_lose_nothing(three: list[Served], batch_size: int | Non
         threading.Event().wait(1.5)  # nobody is left for a while
         stopped.process.send_signal(signal.SIGCONT)
 
-    def count(one: Served) -> float:
+    def count(one: RunningServer) -> float:
         return one.metric("guerdon_serve_requests_total") * (batch_size or 1)
 
     harmed: list[bool] = []
@@ -79,7 +79,7 @@ STATUSES = ["ok", "abstained", "timeout", "error", "crashed"]
 
 
 @pytest.mark.parametrize("batch_size", [None, 8])
-def test_http_reward_reads_statuses_as_what_they_are(served: Served, batch_size: int | None) -> None:
+def test_http_reward_reads_statuses_as_what_they_are(served: RunningServer, batch_size: int | None) -> None:
     texts = ["a", "none", "hang", "raise", "die"]
     reward = http_reward(
         served.url + "/score?function=correct",

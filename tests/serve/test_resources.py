@@ -25,7 +25,7 @@ from guerdon._serve.offload import run_owned
 from guerdon._serve.permits import Permits
 from guerdon._serve.settings import ServerSettings
 from tests.clock import eventually as until
-from tests.serve.serving import Served, answer_of, serving
+from tests.serve.serving import RunningServer, answer_of, serving
 
 WAITS = """
 import asyncio, os
@@ -49,7 +49,7 @@ def some_are_refused(asked: list[asyncio.Task[Reply]]) -> bool:
 
 
 def ask_together(
-    one: Served, count: int, body: object, go: Path, enough: Callable[[list[asyncio.Task[Reply]]], bool]
+    one: RunningServer, count: int, body: object, go: Path, enough: Callable[[list[asyncio.Task[Reply]]], bool]
 ) -> list[Reply]:
     """Replies to requests that are in flight together, a connection each; the server's function
     goes on once there are enough."""
@@ -100,7 +100,7 @@ def test_the_soft_limit_of_descriptors_is_raised(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("a body of millions of small values", sees="others are answered meanwhile, `/health` too")
-def test_a_big_body_keeps_nobody_waiting(served: Served) -> None:
+def test_a_big_body_keeps_nobody_waiting(served: RunningServer) -> None:
     body = b'{"completion": "ab", "x": [' + b",".join([b"{}"] * (3 * MEGABYTE // 2)) + b"]}"
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(served.post, "/score?function=length", raw=body)
@@ -140,7 +140,7 @@ def test_the_work_of_a_big_request_leaves_the_event_loop(
     assert seen == {"bytes_of_values": on_loop, "read_json": on_loop, "submit": on_loop}
 
 
-def test_a_body_of_too_many_values_is_refused(served: Served) -> None:
+def test_a_body_of_too_many_values_is_refused(served: RunningServer) -> None:
     body = b'{"completion": "ab", "x": [' + b",".join([b"0"] * (MOST_VALUES + 1)) + b"]}"
     answer = served.post("/score", raw=body)
     assert answer.status == 413
@@ -150,7 +150,7 @@ def test_a_body_of_too_many_values_is_refused(served: Served) -> None:
     assert bytes_of_values(b'{"a": [1, 2]}') == 3 * 64
 
 
-def test_big_lists_are_scored_in_order(served: Served) -> None:
+def test_big_lists_are_scored_in_order(served: RunningServer) -> None:
     texts = ["x" * (index * 100) for index in range(100)]
     assert served.post("/score?function=length", {"completions": texts}).json["rewards"] == [
         float(len(text)) for text in texts

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import Served, serving
+from tests.serve.serving import RunningServer, serving
 
 
-def test_one_sample(served: Served) -> None:
+def test_one_sample(served: RunningServer) -> None:
     answer = served.post("/score?function=correct", {"prompt": "1 + 1", "completion": "2", "label": "2"})
     assert (answer.status, answer.json) == (200, {"reward": 1.0, "status": "ok", "reason": None})
     total = served.post("/score", {"text": "22", "label": "22"}).json
     assert total == {"reward": 3.0, "status": "ok", "reason": None}
 
 
-def test_every_status_is_reported(served: Served) -> None:
+def test_every_status_is_reported(served: RunningServer) -> None:
     texts = ["a", "none", "hang", "raise", "die", "b"]
     answer = served.post("/score?function=correct", {"completions": texts, "label": ["a"] * 6}).json
     assert answer["rewards"] == [1.0, None, None, None, None, 0.0]
@@ -31,20 +31,20 @@ def test_every_status_is_reported(served: Served) -> None:
         assert (alone["reason"] is None) == (status in ("ok", "abstained"))
 
 
-def test_the_total_of_a_failed_sample_names_the_function(served: Served) -> None:
+def test_the_total_of_a_failed_sample_names_the_function(served: RunningServer) -> None:
     answer = served.post("/score", {"completions": ["raise", "none"], "label": [None, None]}).json
     assert answer["status"] == ["error", "ok"], "of one function there is no opinion: the other's is the total"
     assert answer["rewards"] == [None, 4.0]
     assert answer["reasons"][0].startswith("correct: ValueError")
 
 
-def test_odd_text_comes_through(served: Served) -> None:
+def test_odd_text_comes_through(served: RunningServer) -> None:
     odd = ["", "\ud800", "a\x00b", "\U0001f600" * 3, "\u2028", "x" * (1 << 20)]
     answer = served.post("/score?function=correct", {"completions": odd, "label": odd}).json
     assert answer["rewards"] == [1.0] * len(odd)
 
 
-def test_conversations_are_completions(served: Served) -> None:
+def test_conversations_are_completions(served: RunningServer) -> None:
     talk = [{"role": "assistant", "content": "four"}]
     sent = {"prompt": [{"role": "user", "content": "2 + 2?"}], "completion": talk, "label": "four"}
     assert served.post("/score?function=correct", sent).json["reward"] == 1.0
@@ -85,26 +85,26 @@ def test_conversations_are_completions(served: Served) -> None:
         (b'{"completion": "a", "num_generations": 2}', "a group has several samples"),
     ],
 )
-def test_unreadable_input_is_refused_with_advice(served: Served, body: bytes, says: str) -> None:
+def test_unreadable_input_is_refused_with_advice(served: RunningServer, body: bytes, says: str) -> None:
     answer = served.post("/score", raw=body)
     assert answer.status == 400, answer.text
     assert says in answer.json["error"]
 
 
-def test_a_group_size_of_5000_digits_is_refused(served: Served) -> None:
+def test_a_group_size_of_5000_digits_is_refused(served: RunningServer) -> None:
     answer = served.post("/score?num_generations=" + "1" * 5000, {"completions": ["a"]})
     assert answer.status == 400
     assert "whole number" in answer.json["error"]
 
 
-def test_an_unknown_function_is_refused(served: Served) -> None:
+def test_an_unknown_function_is_refused(served: RunningServer) -> None:
     answer = served.post("/score?function=corect", {"completion": "a"})
     assert answer.status == 400
     assert "it has correct, length" in answer.json["error"]
 
 
 @pytest.mark.parametrize("path", ["/score", "/openrlhf", "/slime", "/verify"])
-def test_an_unknown_option_in_the_address_is_refused(served: Served, path: str) -> None:
+def test_an_unknown_option_in_the_address_is_refused(served: RunningServer, path: str) -> None:
     output = {"responses_create_params": {"input": "q"}, "response": {"output": []}}
     body = {"/verify": output, "/slime": {"response": "a"}, "/openrlhf": {"query": ["a"]}}.get(path, {"text": "a"})
     answer = served.post(path + "?functoin=correct", body)
@@ -117,19 +117,19 @@ def test_an_unknown_option_in_the_address_is_refused(served: Served, path: str) 
     ("method", "path", "status"),
     [("GET", "/score", 405), ("PUT", "/slime", 405), ("POST", "/nowhere", 404), ("DELETE", "/health", 405)],
 )
-def test_wrong_methods_and_paths(served: Served, method: str, path: str, status: int) -> None:
+def test_wrong_methods_and_paths(served: RunningServer, method: str, path: str, status: int) -> None:
     answer = served.ask(method, path)
     assert answer.status == status
     assert "error" in answer.json
     assert status == 404 or answer.headers["allow"]
 
 
-def test_a_form_is_refused(served: Served) -> None:
+def test_a_form_is_refused(served: RunningServer) -> None:
     assert served.post("/score", raw=b'{"completion": "a"}', Content_Type="text/plain").status == 415
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip"])
-def test_a_coded_body_is_refused(served: Served, coding: str) -> None:
+def test_a_coded_body_is_refused(served: RunningServer, coding: str) -> None:
     answer = served.post("/score", raw=gzip.compress(b'{"completion": "a"}'), Content_Encoding=coding)
     assert answer.status == 415
     assert f"({coding}): send the JSON as it is" in answer.json["error"]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.clock import eventually as until
 from tests.processes import gone
-from tests.serve.serving import Served
+from tests.serve.serving import RunningServer
 
 REWARDS = """
 import time
@@ -38,7 +38,7 @@ model = Model()
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Served]:
+def started(folder: Path) -> Iterator[RunningServer]:
     """A server that may not be ready."""
     (folder / "rewards.py").write_text(REWARDS)
     with socket.socket() as found:
@@ -47,7 +47,7 @@ def started(folder: Path) -> Iterator[Served]:
     command = [sys.executable, "-m", "guerdon", "serve", "rewards.py", "--workers", "1", "--port", str(port)]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
-        yield Served(process, port)
+        yield RunningServer(process, port)
     finally:
         process.kill()
         process.wait()

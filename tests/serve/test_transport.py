@@ -12,12 +12,12 @@ import pytest
 
 from guerdon._serve.address import listen
 from tests.clock import eventually as until
-from tests.serve.serving import Served, serving
+from tests.serve.serving import RunningServer, serving
 
 MEGABYTE = 1 << 20
 
 
-def connect(served: Served) -> socket.socket:
+def connect(served: RunningServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", served.port), timeout=60)
 
 
@@ -49,7 +49,7 @@ def read_until(connection: socket.socket, end: bytes, times: int = 1) -> bytes:
     return found
 
 
-def test_http_1_0(served: Served) -> None:
+def test_http_1_0(served: RunningServer) -> None:
     with connect(served) as connection:
         connection.sendall(request(sample("4"), version="1.0"))
         found = read_all(connection)
@@ -57,7 +57,7 @@ def test_http_1_0(served: Served) -> None:
     assert found.endswith(b'{"reward":2.0,"status":"ok","reason":null}')
 
 
-def test_pipelined_requests_are_answered_in_order(served: Served) -> None:
+def test_pipelined_requests_are_answered_in_order(served: RunningServer) -> None:
     texts = ["nap", "a", "bb", "ccc", "nap", "dddd"]
     with connect(served) as connection:
         connection.sendall(b"".join(request(sample(text), path="/score?function=length") for text in texts))
@@ -66,7 +66,7 @@ def test_pipelined_requests_are_answered_in_order(served: Served) -> None:
     assert rewards == [float(len(text)) for text in texts]
 
 
-def test_chunked_bodies(served: Served) -> None:
+def test_chunked_bodies(served: RunningServer) -> None:
     body = sample("4")
     head = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     with connect(served) as connection:
@@ -90,7 +90,7 @@ def test_chunked_bodies(served: Served) -> None:
     ],
     ids=["tls", "one word", "version", "negative length", "two lengths", "endless header"],
 )
-def test_other_protocols_than_http_are_refused(served: Served, junk: bytes) -> None:
+def test_other_protocols_than_http_are_refused(served: RunningServer, junk: bytes) -> None:
     with connect(served) as connection:
         try:
             connection.sendall(junk)
@@ -123,7 +123,7 @@ def test_heads_are_bounded_where_httptools_is_installed(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("a client announces a body of 65 MB", sees="413 before it is sent; the server reads none of it")
-def test_a_huge_body_is_refused_before_it_comes(served: Served) -> None:
+def test_a_huge_body_is_refused_before_it_comes(served: RunningServer) -> None:
     with connect(served) as connection:
         connection.sendall(request(b"", length=65 * MEGABYTE, more="Expect: 100-continue\r\n"))
         found = read_until(connection, b"}")
@@ -135,7 +135,7 @@ def test_a_huge_body_is_refused_before_it_comes(served: Served) -> None:
 @pytest.mark.fault(
     "a client sends a body without end, in chunks", sees="413 once 64 MB are here; the server's memory stays bounded"
 )
-def test_an_endless_body_is_refused_while_it_comes(served: Served) -> None:
+def test_an_endless_body_is_refused_while_it_comes(served: RunningServer) -> None:
     head = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"
     sent = 0
@@ -154,13 +154,13 @@ def test_an_endless_body_is_refused_while_it_comes(served: Served) -> None:
     until(lambda: served.metric("guerdon_serve_body_bytes") == 0)
 
 
-def test_a_body_of_60_mb_is_read(served: Served) -> None:
+def test_a_body_of_60_mb_is_read(served: RunningServer) -> None:
     text = "x" * (60 * MEGABYTE)
     assert served.post("/score?function=length", {"completion": text}).json["reward"] == float(len(text))
     assert served.metric("guerdon_serve_body_bytes") == 0
 
 
-def test_a_big_answer_is_whole(served: Served) -> None:
+def test_a_big_answer_is_whole(served: RunningServer) -> None:
     output = [{"type": "message", "role": "assistant", "content": "hi"}]
     row = {"responses_create_params": {"input": "q"}, "response": {"output": output}, "x": "a" * MEGABYTE}
     assert served.post("/verify", row).json["x"] == row["x"]
@@ -216,7 +216,7 @@ async def slow(text: str) -> float:
 
 
 @pytest.mark.fault("a client vanishes in the middle of a body", sees="nothing: what had come is dropped")
-def test_a_client_that_vanishes_in_its_body(served: Served) -> None:
+def test_a_client_that_vanishes_in_its_body(served: RunningServer) -> None:
     for _ in range(20):
         with connect(served) as connection:
             connection.sendall(request(b"{", length=MEGABYTE))
@@ -256,7 +256,7 @@ def test_more_samples_than_may_be_in_flight_get_429(tmp_path: Path) -> None:
         assert one.post("/score", {"completion": "a", "label": "a"}).status == 200
 
 
-def test_a_declared_length_takes_little_until_the_body_comes(served: Served) -> None:
+def test_a_declared_length_takes_little_until_the_body_comes(served: RunningServer) -> None:
     connections = [connect(served) for _ in range(4)]
     try:
         for one in connections:

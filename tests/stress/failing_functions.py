@@ -43,7 +43,7 @@ def pooled(completion: str) -> float:
         return float(sum(pool.map(square, range(int(completion)))))
 
 
-class Scaled:
+class ScaledReward:
     """A callable object with a bound method to use as well."""
 
     def __init__(self, scale: float) -> None:

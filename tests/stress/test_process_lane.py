@@ -130,8 +130,8 @@ def test_row_9_functions_of_any_kind_run_in_workers() -> None:
         reward(lambda completion: float(completion) + 0.5, name="lambda", lane="process"),
         reward(lambda completion: float(completion) + offset, name="closure", lane="process"),
         reward(functools.partial(_scaled, scale=3.0), name="partial", lane="process"),
-        reward(failing_functions.Scaled(4.0).plus_one, name="bound", lane="process"),
-        reward(failing_functions.Scaled(5.0), name="object", lane="process"),
+        reward(failing_functions.ScaledReward(4.0).plus_one, name="bound", lane="process"),
+        reward(failing_functions.ScaledReward(5.0), name="object", lane="process"),
         reward(failing_functions.pooled, name="pool", timeout=100),
     ]
     with Dispatcher(functions, workers=2) as dispatcher:

@@ -85,7 +85,7 @@ def test_a_trainer_that_counts_failed_samples_is_warned_of(kind: str, tmp_path: 
     for one with the reward 0, and that is said before the first optimizer step."""
     seen: list[tuple[bool, float]] = []
 
-    class Watched(classes(kind)[0]):  # type: ignore[misc, index]  # trl is not typed
+    class WatchedTrainer(classes(kind)[0]):  # type: ignore[misc, index]  # trl is not typed
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             made = super()._generate_and_score_completions(inputs)
             texts = self.processing_class.batch_decode(made["completion_ids"], skip_special_tokens=True)
@@ -93,11 +93,11 @@ def test_a_trainer_that_counts_failed_samples_is_warned_of(kind: str, tmp_path: 
             return made
 
     with Dispatcher([rewards.unlucky], workers=1, max_failure_rate=1) as dispatcher:
-        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, kind, trainer=Watched)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, kind, trainer=WatchedTrainer)
         if kind not in MASKS:
             with warnings.catch_warnings():
                 warnings.filterwarnings("error", message=f".*{NOT_LEFT_OUT}")
-                with pytest.raises(GuerdonWarning, match=rf"Watched.*{NOT_LEFT_OUT}"):
+                with pytest.raises(GuerdonWarning, match=rf"WatchedTrainer.*{NOT_LEFT_OUT}"):
                     trainer.train()
             assert trainer.state.global_step == 0
             seen.clear()

@@ -109,7 +109,7 @@ def test_replaced_environment_variables_do_not_matter(monkeypatch: pytest.Monkey
     assert "GIVEN" not in environ
 
 
-class Closed:
+class ClosedStream:
     """A stream whose flush() ends the program."""
 
     def flush(self) -> None:
@@ -117,7 +117,7 @@ class Closed:
 
 
 def test_a_stream_of_the_users_ends_nothing_as_it_is_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", Closed())
+    monkeypatch.setattr("sys.stdout", ClosedStream())
     flush_output()
 
 

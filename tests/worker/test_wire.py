@@ -103,7 +103,7 @@ def test_a_frame_costs_one_read_and_one_write(
     engine, link = ends
     calls: list[str] = []
 
-    class Counted:
+    class CountingSocket:
         def __init__(self, inner: socket.socket) -> None:
             self._inner = inner
 
@@ -111,7 +111,7 @@ def test_a_frame_costs_one_read_and_one_write(
             calls.append(name)
             return getattr(self._inner, name)
 
-    monkeypatch.setattr(link, "_socket", Counted(link._socket))
+    monkeypatch.setattr(link, "_socket", CountingSocket(link._socket))
     monkeypatch.setattr(wire, "os", None)
     for number in (1, 2):
         engine.sendall(

@@ -11,7 +11,7 @@ from typing import Any
 from guerdon import StatefulReward
 
 
-class Troubled(StatefulReward):
+class TroubledReward(StatefulReward):
     """In every step its first sample never ends, and its second crashes the worker each time."""
 
     def __init__(self, folder: str) -> None:

@@ -45,7 +45,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_hang_and_a_crash_in_every_step_cost_a_sample_each(tmp_path: Path) -> None:
-    function = reward(faulty_rewards.Troubled(str(tmp_path)), name="troubled", timeout=2.0)
+    function = reward(faulty_rewards.TroubledReward(str(tmp_path)), name="troubled", timeout=2.0)
     with Dispatcher([function], workers=2, log_metrics="all") as dispatcher:
         trainer = make_trainer(dispatcher, tmp_path, trainer_class=GRPOTrainer, max_steps=2)
         trainer.train()

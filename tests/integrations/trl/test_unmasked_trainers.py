@@ -75,13 +75,13 @@ def test_a_trainer_with_a_mask_is_known(kind: str, tmp_path: Path) -> None:
     """Also a subclass with its own way to call the functions."""
     import trl
 
-    class Derived(getattr(trl, f"{kind}Trainer")):  # type: ignore[misc]  # trl is not typed
+    class DerivedTrainer(getattr(trl, f"{kind}Trainer")):  # type: ignore[misc]  # trl is not typed
         def _calculate_rewards(self, *args: Any, **named: Any) -> Any:
             return super()._calculate_rewards(*args, **named)
 
     with Dispatcher([reward_functions.flaky], workers=1) as dispatcher, warnings.catch_warnings():
         warnings.simplefilter("error", GuerdonWarning)
-        make_trainer(dispatcher.reward_funcs, tmp_path, kind=kind, trainer_class=Derived).train()
+        make_trainer(dispatcher.reward_funcs, tmp_path, kind=kind, trainer_class=DerivedTrainer).train()
 
 
 def test_a_trainer_with_a_mask_is_known_on_other_threads(tmp_path: Path) -> None:
@@ -101,15 +101,15 @@ def test_a_trainer_that_does_its_own_sum_is_not(tmp_path: Path) -> None:
     import torch
     import trl
 
-    class Derived(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
+    class DerivedTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             prompts = [row["prompt"] for row in inputs]
             return torch.nansum(self._calculate_rewards(inputs, prompts, ["x"] * len(prompts), [[1]] * len(prompts)), 1)
 
     with Dispatcher([reward(good, lane="thread")]) as dispatcher:
-        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, trainer_class=Derived)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, trainer_class=DerivedTrainer)
         rows = [{"prompt": "a", "answer": "a"}] * 4
-        with pytest.warns(GuerdonWarning, match=f"Derived.*{WARNING}"):
+        with pytest.warns(GuerdonWarning, match=f"DerivedTrainer.*{WARNING}"):
             trainer._generate_and_score_completions(rows)
 
 

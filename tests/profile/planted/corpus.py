@@ -10,7 +10,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedDefect:
     """A function with a bug, and the checks of which one must find it."""
 
     function: Any
@@ -34,7 +34,7 @@ class Robust:
     row_alone: bool
 
 
-PLANTED: list[Planted] = []
+PLANTED: list[PlantedDefect] = []
 ROBUST: list[Robust] = []
 
 
@@ -42,7 +42,7 @@ def planted(bug: str, *found_by: str, rows: Rows) -> Callable[[Any], Any]:
     """Enters a function with a bug."""
 
     def enter(function: Any) -> Any:
-        PLANTED.append(Planted(function, bug, found_by, rows))
+        PLANTED.append(PlantedDefect(function, bug, found_by, rows))
         return function
 
     return enter
@@ -58,5 +58,5 @@ def robust(rows: Rows, *, row_alone: bool = False, **options: Any) -> Callable[[
     return enter
 
 
-def name_of(entry: Planted | Robust) -> str:
+def name_of(entry: PlantedDefect | Robust) -> str:
     return str(getattr(entry.function, "__name__", None) or type(entry.function).__name__)

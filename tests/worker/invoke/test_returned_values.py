@@ -19,21 +19,21 @@ from guerdon._worker.invoke.returned_values import (
 )
 
 
-class Counted:
+class CountingNumber:
     looks = 0
 
     def __repr__(self) -> str:
-        Counted.looks += 1
+        CountingNumber.looks += 1
         return "x"
 
 
 def test_invalid_rewards_are_shown_without_reading_all_of_them() -> None:
-    for raw in ([Counted()] * 100_000, (Counted(),) * 100_000, [[Counted()] * 100_000]):
+    for raw in ([CountingNumber()] * 100_000, (CountingNumber(),) * 100_000, [[CountingNumber()] * 100_000]):
         with pytest.raises(InvalidValue) as caught:
             to_cell(raw)
         assert "x, x, x" in str(caught.value)
         assert len(str(caught.value)) < 300
-    assert Counted.looks < 500
+    assert CountingNumber.looks < 500
     with pytest.raises(InvalidValue, match=r"a str \('aaaa.*…\) is not a reward"):
         to_cell("a" * 1_000_000)
 

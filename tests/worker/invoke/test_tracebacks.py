@@ -35,10 +35,10 @@ def test_reasons_are_bounded_and_printable() -> None:
         def __name__(cls) -> str:  # type: ignore[override]
             raise ValueError("no name")
 
-    class Unnamed(Exception, metaclass=Nameless):
+    class UnnamedError(Exception, metaclass=Nameless):
         pass
 
-    assert reason_of(Unnamed("a")) == "an exception without a name: a"
+    assert reason_of(UnnamedError("a")) == "an exception without a name: a"
     assert len(reason_of(ValueError("é" * 10_000)).encode()) < REASON_LIMIT + 100
     assert reason_of(ValueError("\ud83d")) == "ValueError: \\ud83d"
     assert truncated_utf8("abc", 3) == "abc"

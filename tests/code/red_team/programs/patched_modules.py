@@ -20,9 +20,9 @@ builtins.print = builtins.open = lambda *args, **named: None
 === no_assertion_errors: makes `AssertionError` an exception that ends the process with 0
 #: from METR 2025-06: patched evaluators, overwritten comparisons
 import builtins, os
-class Passed(Exception):
+class Success(Exception):
     def __init__(self, *args): os._exit(0)
-builtins.AssertionError = builtins.Exception = builtins.BaseException = Passed
+builtins.AssertionError = builtins.Exception = builtins.BaseException = Success
 === patched_type_slots: replaces the comparison of `int` and `str` themselves, with ctypes
 #: from METR 2025-06: patched evaluators, overwritten comparisons
 import ctypes

@@ -113,7 +113,7 @@ def test_gmpo_is_trained_as_by_trl(tmp_path: Path, dispatcher: Dispatcher) -> No
     assert_same_runs(made[1], made[0])
 
 
-class Scaled(trl.GRPOTrainer):  # type: ignore[misc]
+class ScaledTrainer(trl.GRPOTrainer):  # type: ignore[misc]
     """As a user writes it: arguments passed on, a loss, rewards and a metric of its own."""
 
     def __init__(self, *args: Any, factor: float = 1.0, **kwargs: Any) -> None:
@@ -164,15 +164,15 @@ class Complete(trl.GRPOTrainer):  # type: ignore[misc]
 def test_overrides_of_a_users_class_still_apply(tmp_path: Path) -> None:
     """Once, also to the rewards of a model, and with what TRL would give them."""
     functions = [*REWARDS, make_scorer(tmp_path)]
-    plain = make_trainer(list(functions), tmp_path, trainer_class=Scaled, more={"factor": 0.5}, **SIZES)
+    plain = make_trainer(list(functions), tmp_path, trainer_class=ScaledTrainer, more={"factor": 0.5}, **SIZES)
     plain.train()
     for mode in ("off", "all"):
         more = {"factor": 0.5, "pipeline": mode}
         # An override that looks at the whole batch would see some groups at a time.
-        warned = pytest.warns(GuerdonWarning, match="Scaled overrides _calc") if mode == "all" else nullcontext()
+        warned = pytest.warns(GuerdonWarning, match="ScaledTrainer overrides _calc") if mode == "all" else nullcontext()
         with warned:
-            ours = make_trainer(list(functions), tmp_path, trainer_class=pipelined(Scaled), more=more, **SIZES)
-        assert isinstance(ours, Scaled)
+            ours = make_trainer(list(functions), tmp_path, trainer_class=pipelined(ScaledTrainer), more=more, **SIZES)
+        assert isinstance(ours, ScaledTrainer)
         with ours.dispatchers[0]:
             ours.train()
         assert_same_runs(ours, plain)
@@ -206,9 +206,9 @@ def test_a_class_with_reward_functions_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_class_is_made_once_and_ours_is_taken_as_it_is() -> None:
-    assert pipelined(Scaled) is pipelined(Scaled)
+    assert pipelined(ScaledTrainer) is pipelined(ScaledTrainer)
     assert pipelined(GRPOTrainer) is GRPOTrainer
-    assert pipelined(pipelined(Scaled)) is pipelined(Scaled)
+    assert pipelined(pipelined(ScaledTrainer)) is pipelined(ScaledTrainer)
 
 
 class OwnBatches(trl.GRPOTrainer):  # type: ignore[misc]

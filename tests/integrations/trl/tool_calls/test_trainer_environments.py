@@ -38,7 +38,7 @@ pytestmark = [
 ]
 
 
-class Scored(LineGame):
+class ScoredGame(LineGame):
     """It says itself how far the goal is."""
 
     def get_reward(self) -> float:
@@ -48,13 +48,13 @@ class Scored(LineGame):
 def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
     """The rewards, weights and logs are those of plain TRL, with timeouts alike or not."""
     data = rows(8).add_column("environment", ["left", "right"] * 4)
-    both = dict.fromkeys(("left", "right"), Scored)
+    both = dict.fromkeys(("left", "right"), ScoredGame)
     plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", both, data=data)
-    alike = {name: environments(Scored, timeout=5) for name in both}
-    apart = {name: environments(Scored, timeout=own) for name, own in zip(both, (5, 9), strict=True)}
+    alike = {name: environments(ScoredGame, timeout=5) for name in both}
+    apart = {name: environments(ScoredGame, timeout=own) for name, own in zip(both, (5, 9), strict=True)}
     for number, factories in enumerate((both, environments(both), alike, apart)):
         mine = played(ours.GRPOTrainer, [away], tmp_path / f"ours{number}", factories, data=data)
-        assert mine.reward_func_names == plain.reward_func_names == ["away", "Scored"]
+        assert mine.reward_func_names == plain.reward_func_names == ["away", "ScoredGame"]
         assert mine.reward_weights.tolist() == [1.0, 1.0]
         assert len(mine.reward_processing_classes) == 2
         assert rewards_of(mine) == rewards_of(plain)
@@ -62,7 +62,7 @@ def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
         assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
         assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
     # TRL's own suite calls the column with environments alone, one of another class.
-    lone = [Scored(), LineGame()]
+    lone = [ScoredGame(), LineGame()]
     lone[0].reset(goal=5, start=2)
     with pytest.warns(GuerdonWarning, match="not known to leave out samples"):
         values = mine.reward_funcs[-1](environments=lone)
@@ -70,15 +70,15 @@ def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
 
 
 def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
-    other = type("Scored", (Scored,), {})
-    more = {"environment_factory": {"left": Scored, "right": other}}
+    other = type("ScoredGame", (ScoredGame,), {})
+    more = {"environment_factory": {"left": ScoredGame, "right": other}}
     with pytest.raises(
-        RegistrationError, match=r"two factories make environments of classes called Scored.*rename one"
+        RegistrationError, match=r"two factories make environments of classes called ScoredGame.*rename one"
     ):
         make_player(ours.GRPOTrainer, [away], tmp_path, more=more)
 
 
-class Timed(LineGame):
+class TimedGame(LineGame):
     """Its reward takes a second."""
 
     def get_reward(self) -> float:
@@ -88,15 +88,15 @@ class Timed(LineGame):
 
 def test_factories_of_one_class_share_a_column_and_keep_their_timeouts(tmp_path: Path) -> None:
     data = rows(2).add_column("environment", ["short", "long"])
-    factories = {"short": environments(Timed, reward_timeout=0.1), "long": environments(Timed)}
+    factories = {"short": environments(TimedGame, reward_timeout=0.1), "long": environments(TimedGame)}
     trainer = played(ours.GRPOTrainer, [away], tmp_path, factories, data=data, max_steps=1)
-    assert trainer.reward_func_names == ["away", "Timed"]
+    assert trainer.reward_func_names == ["away", "TimedGame"]
     names = [prompt[-1]["content"] for prompt in trainer._logs["prompt"]]
     starts = {f"go {row['start']}": row["environment"] for row in data}
-    for name, value in zip(names, rewards_of(trainer)["Timed"], strict=True):
+    for name, value in zip(names, rewards_of(trainer)["TimedGame"], strict=True):
         assert math.isnan(value) == (starts[name] == "short")
     log = trainer.state.log_history[0]
-    assert log["guerdon/Timed/failed_frac"] == 0.5
+    assert log["guerdon/TimedGame/failed_frac"] == 0.5
     assert any(key.startswith("guerdon/tools/walk/") for key in log)
 
 

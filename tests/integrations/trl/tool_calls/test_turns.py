@@ -46,7 +46,7 @@ class Script:
         ], None
 
 
-class Scripted(Script, trl.GRPOTrainer):
+class ScriptedTrainer(Script, trl.GRPOTrainer):
     """TRL's own trainer."""
 
 
@@ -218,7 +218,7 @@ def test_random_scripts_get_the_answers_that_trl_gives(seed: int, tmp_path: Path
         return "nothing"
 
     results = []
-    for kind in (Scripted, Ours):
+    for kind in (ScriptedTrainer, Ours):
         pad, page = tool_functions.Pad(), Page()
         routed = tools([pad.write, read_all])
         given = [*routed, page.look_up, page.ask] if kind is Ours else [pad.write, read_all, page.look_up, page.ask]

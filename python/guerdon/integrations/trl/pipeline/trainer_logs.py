@@ -20,7 +20,7 @@ from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch
 
 PREFIX = "guerdon/pipeline/"
 TEXTS = ("prompt", "completion")
-# With ``rewards/<function>/…``, TRL computes these from rewards, which the first pass has not.
+# TRL computes these and ``rewards/<function>/…`` from rewards, which the first pass has not.
 _FROM_REWARDS = ("reward", "reward_std", "frac_reward_zero_std")
 
 

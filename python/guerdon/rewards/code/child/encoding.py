@@ -196,7 +196,7 @@ def _set(tag: bytes, kind: Any) -> _Writer:
         if bounds.opaque is not None:
             _items(tag, kind.__len__(value), kind.__iter__(value), out, bounds, depth)
             return
-        # Of cases, whose bytes name a cached outcome in any process.
+        # These are cases, whose bytes name a cached outcome in any process.
         items = []
         for item in kind.__iter__(value):
             items.append(bytearray())

@@ -109,8 +109,9 @@ class ObjectUses:
                 return self._is_difference(one)
             case ast.UnaryOp(op=ast.Not(), operand=one) | ast.Assert(test=one):
                 return self._is_difference(one)
-            case ast.Compare(left=one, comparators=[ast.Constant(value=0)]) | ast.Compare(
-                left=ast.Constant(value=0), comparators=[one]
+            case (
+                ast.Compare(left=one, comparators=[ast.Constant(value=0)])
+                | ast.Compare(left=ast.Constant(value=0), comparators=[one])
             ):
                 return self._is_difference(one)
         return False
