@@ -197,8 +197,8 @@ WHOLE := $(findstring --record-compatibility,$(ARGS))
 export RERUNS WHOLE
 SELECT := $(RERUNS) $(if $(WHOLE),-m 'not soak')
 
-# Most tests wait rather than compute, so that two cores can do with three processes.
-JOBS := 3
+# Most tests wait rather than compute, so that two cores can do with four processes.
+JOBS := 4
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadscope $(SELECT)
 
 .PHONY: test
