@@ -5,24 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, pairwise, reward
-
-LANES = ("process", "thread", "asyncio", "stateful")
-LET_GO = threading.Event()
-
-
-@pytest.fixture(autouse=True)
-def let_go() -> Iterator[None]:
-    LET_GO.clear()
-    yield
-    LET_GO.set()
+from tests.odd_members import LANES, LET_GO, let_go  # noqa: F401 - a fixture
 
 
 def text_of(completion: Any) -> str:

@@ -32,7 +32,7 @@ class Fence:
 
     def finish(self) -> None: ...
     def layers(self) -> dict[str, tuple[bool, str]]:
-        """Of each layer whether it holds, and what there is to say about that."""
+        """Returns for each layer whether it holds, and a remark."""
 
     def folder(self) -> Path | None:
         """The folder that children may write to."""

@@ -169,8 +169,7 @@ impl RecorderThread {
             }
             let done = match self.take(now_ns) {
                 Ok(()) if closed || written.elapsed() >= WRITE_INTERVAL => {
-                    // By now the last calls of a batch that was done at the previous write are
-                    // here.
+                    // The last calls of a batch that was done at the previous write have come.
                     self.timeline.finish_batches(if closed { u64::MAX } else { before_ns });
                     (before_ns, written) = (now_ns, Instant::now());
                     self.write(closed)

@@ -43,7 +43,7 @@ class EarlyScoring:
     feed: CompletionFeed | None = None
     watched: bool = False
     _prompt_ids: Sequence[Any] = ()  # written when generation starts
-    # By row, token ids and completion.
+    # Token ids and completion of each row that has begun.
     _begun: dict[int, tuple[list[int], Any]] = field(default_factory=dict)
     _error: Exception | None = None  # kept for `finish`, where all ranks agree on it
 
