@@ -124,6 +124,11 @@ def test_builtins_and_closures_reduce_anywhere(where: str, tmp_path: Path) -> No
     assert result.rewards[:, 0, 1].tolist() == [0.5 * (4 + number) for number in range(100)]
 
 
+def test_a_pure_function_reduces() -> None:
+    with Dispatcher([panel([made("thread"), four()], reduce=reward(reduced, pure=True))]) as dispatcher:
+        assert dispatcher.score(completions=["6"]).rewards.item() == 2.0
+
+
 def test_a_cancelled_batch_leaves_no_calls_of_a_reduce() -> None:
     hanging = panel([made("asyncio"), four()], reduce=reward(reduced, timeout=None))
     with Dispatcher([hanging], workers=1, max_failure_rate=1.0) as dispatcher:
@@ -157,10 +162,9 @@ def test_a_cache_knows_the_source_of_the_reduce(tmp_path: Path) -> None:
         ({"reduce": made("stateful")}, "on a lane for Python functions"),
         ({"reduce": reward(reduced, total_timeout=3)}, "it has total_timeout=, which is for 'panel'"),
         ({"reduce": reward(reduced, cache="folder")}, "it has cache=, which is for 'panel'"),
-        ({"reduce": reward(reduced, pure=True)}, "it has pure=, which means nothing"),
         (
             {"reduce": reward(reduced, limit=Limit(tpm=6000, tokens=len))},
-            "it has Limit(tokens=function), which means nothing",
+            "it has Limit(tokens=function), which counts columns",
         ),
         ({"reduce": reward(reduced, rowwise=True)}, "on a lane for Python functions"),
         ({"reduce": rewards.exact_match()}, "expected a plain function"),

@@ -243,10 +243,10 @@ def _function_of_one(
         for set_option, value, unset in (*_of_calls(made), ("cache", made.cache, None)):
             if value != unset:
                 raise RegistrationError(f"{wrong}it has {set_option}=, which is for {name!r}.")
-        counts = made.policy.limit is not None and callable(made.policy.limit.tokens)
-        for unused, is_set in (("pure=", made.pure), ("Limit(tokens=function)", counts)):
-            if is_set:
-                raise RegistrationError(f"{wrong}it has {unused}, which means nothing for a function of one {what}.")
+        if made.policy.limit is not None and callable(made.policy.limit.tokens):
+            raise RegistrationError(
+                f"{wrong}it has Limit(tokens=function), which counts columns of a batch and not a {what}."
+            )
         assert not isinstance(made.target, StatefulReward)
         target = made.target
         how = {"policy": made.policy, "loop": made.loop, "node": made.node, "is_async": made.is_async}
