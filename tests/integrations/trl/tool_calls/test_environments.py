@@ -116,7 +116,7 @@ def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
     assert (times, again["line"].ordered) == ([3, 600, 600], True)
     assert environments(LineGame).timeout_of("walk") == 180
     with pytest.raises(RegistrationError, match="can't make environments"):
-        environments(LineGame())  # type: ignore[arg-type]
+        environments(LineGame())  # type: ignore[call-overload]
     with pytest.raises(RegistrationError, match="reset_timeout"):
         environments(LineGame, reset_timeout=-1)
     given: Any

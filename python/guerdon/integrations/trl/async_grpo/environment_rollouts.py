@@ -20,7 +20,7 @@ from typing import Any, Final
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.integrations.trl.async_grpo.group_scores import GroupScores
 from guerdon.integrations.trl.patching import Mixin
-from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, environments, is_busy, owner_of
+from guerdon.integrations.trl.tool_calls.environments import Environments, environments, is_busy, owner_of
 from guerdon.integrations.trl.tool_calls.tools import Tool
 
 _LOG: Final = logging.getLogger(__name__)
@@ -167,7 +167,7 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
     async def _take_reward(self, rollout: _Rollout) -> None:
         name = type(rollout.environment).__name__
         try:
-            number = float(await rollout.owner.start(rollout.environment, REWARD, (), {}).aresult())
+            number = float(await rollout.owner.reward(rollout.environment))
             if not math.isfinite(number):
                 raise ValueError(f"get_reward gave {number!r}")
             rollout.reward = number

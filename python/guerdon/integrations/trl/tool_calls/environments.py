@@ -18,18 +18,19 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict, Unpack, overload
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, cast, overload
 
-from guerdon._engine.dispatcher_options import bound
+from guerdon._engine.dispatcher_options import bound, flag
 from guerdon._functions.callables import is_async, name_of
 from guerdon._lanes.lane_threads import LaneThread
-from guerdon.errors import RegistrationError
+from guerdon.errors import ClosedError, RegistrationError
 from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThread
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 from guerdon.limits import Limit
 
+P = ParamSpec("P")
 Factory = Callable[[], object]
 
 _USER_CLASS = "__guerdon_plain__"
@@ -37,19 +38,22 @@ RESET: Final = "reset"
 REWARD: Final = "get_reward"
 
 
-class _EnvironmentOptions(TypedDict, total=False):
-    timeout: float
-    reset_timeout: float
-    reward_timeout: float
-    limit: Limit | None
-    retries: int
-    ordered: bool
+class _OfOneOrMany(Protocol[P]):
+    """The type of `environments`, whose options stand there alone."""
+
+    @overload
+    def __call__(
+        self, factory: Mapping[str, Factory], *args: P.args, **options: P.kwargs
+    ) -> dict[str, Environments]: ...
+    @overload
+    def __call__(self, factory: Factory, *args: P.args, **options: P.kwargs) -> Environments: ...
 
 
-@overload
-def environments(factory: Mapping[str, Factory], **options: Unpack[_EnvironmentOptions]) -> dict[str, Environments]: ...
-@overload
-def environments(factory: Factory, **options: Unpack[_EnvironmentOptions]) -> Environments: ...
+def _of_one_or_many(function: Callable[Concatenate[Any, P], Any]) -> _OfOneOrMany[P]:
+    return cast("_OfOneOrMany[P]", function)
+
+
+@_of_one_or_many
 def environments(
     factory: Factory | Mapping[str, Factory],
     *,
@@ -100,19 +104,19 @@ def environments(
         >>> counter.add(by=2), isinstance(counter, Counter)
         (2, True)
     """
-    if not isinstance(ordered, bool):
-        raise RegistrationError(f"ordered={ordered!r}: expected True or False.")
-    options = _EnvironmentOptions(
-        timeout=bound("timeout", timeout),
-        reset_timeout=bound("reset_timeout", reset_timeout),
-        reward_timeout=bound("reward_timeout", reward_timeout),
-        limit=limit,
-        retries=retries,
-        ordered=ordered,
-    )
-    if isinstance(factory, Mapping):
-        return {name: environments(one, **options) for name, one in factory.items()}
-    return factory if isinstance(factory, Environments) else Environments(factory, options)
+    options = {
+        "timeout": bound("timeout", timeout),
+        "reset_timeout": bound("reset_timeout", reset_timeout),
+        "reward_timeout": bound("reward_timeout", reward_timeout),
+        "limit": limit,
+        "retries": retries,
+        "ordered": flag("ordered", ordered),
+    }
+
+    def made(one: Factory) -> Environments:
+        return one if isinstance(one, Environments) else Environments(one, options)
+
+    return {name: made(one) for name, one in factory.items()} if isinstance(factory, Mapping) else made(factory)
 
 
 def owner_of(environment: object) -> Environments | None:
@@ -162,7 +166,7 @@ class Environments:
         counter: The counts of all calls.
     """
 
-    def __init__(self, factory: Factory, options: _EnvironmentOptions) -> None:
+    def __init__(self, factory: Factory, options: Mapping[str, Any]) -> None:
         if not callable(factory):
             raise RegistrationError(
                 f"{factory!r} can't make environments: give a class, or a function without arguments."
@@ -173,6 +177,7 @@ class Environments:
         self.__name__ = name_of(factory)
         self.reset_source: Callable[[Environments, object, Mapping[str, Any]], Any] | None = None
         self.counter = CallCounter()
+        self._closed = False
         self._loop = EventLoopThread("guerdon environments", patience=0.0)
         made = functools.partial(Executor, lane="asyncio", counter=self.counter)
         self._resets = made(RESET, timeout=options["reset_timeout"], limit=options["limit"], retries=options["retries"])
@@ -218,44 +223,26 @@ class Environments:
 
     def close(self) -> None:
         """Ends the threads and the loop; calls in flight are cancelled."""
+        self._closed = True
         for executor in (self._resets, self._rewards, self._methods):
             executor.close()
         for key, made in list(_made.items()):
             if made.owner is self:
-                made.thread.close()
+                made.thread.end()
                 if not isinstance(made.reference, weakref.ref):
                     del _made[key]
         self._loop.close()
 
     def start(self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-        """Starts a call of a method. It fails where the environment is stuck in another."""
-        return self._executor_of(method).launch_call(method, self._call(environment, method, args, kwargs))
+        """Starts a call of a method. It fails where the environment is stuck in another.
 
-    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> PendingCall:
-        """Starts a reset, past any `reset_source`."""
-        return self.start(environment, RESET, (), kwargs)
-
-    async def reward(self, environment: object) -> Any:
-        """Returns the value of ``get_reward``, for a caller with its own timeout."""
-        call = self._call(environment, REWARD, (), {})
-        await call.awaited()
-        value, error = call.take_result()
-        if error is not None:
-            raise error
-        return value
-
-    def busy(self, environment: object) -> bool:
-        """Returns whether a call of this environment runs now."""
-        return is_busy(environment)
-
-    def _executor_of(self, method: str) -> Executor:
-        return {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
-
-    def _call(
-        self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> EnvironmentCall:
+        Raises:
+            ClosedError: The environments were closed.
+        """
+        if self._closed:
+            raise ClosedError("the environments were closed: make new ones with environments(factory).")
         kind = user_class_of(type(environment))
-        return EnvironmentCall(
+        call = EnvironmentCall(
             types.MethodType(getattr(kind, method), environment),
             args,
             kwargs,
@@ -264,8 +251,24 @@ class Environments:
             name=f"{kind.__qualname__}.{method}",
             timeout=self.timeout_of(method),
         )
+        return self._executor_of(method).launch_call(method, call)
 
-    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions]]:
+    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> PendingCall:
+        """Starts a reset, past any `reset_source`."""
+        return self.start(environment, RESET, (), kwargs)
+
+    async def reward(self, environment: object) -> Any:
+        """Returns the value of ``get_reward``."""
+        return await self.start(environment, REWARD, (), {}).aresult()
+
+    def busy(self, environment: object) -> bool:
+        """Returns whether a call of this environment runs now."""
+        return is_busy(environment)
+
+    def _executor_of(self, method: str) -> Executor:
+        return {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
+
+    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, Mapping[str, Any]]]:
         return Environments, (self._factory, self._options)
 
 
