@@ -147,8 +147,7 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
         if rollout.row is not None:
             began = time.monotonic()
             _append_observation(prompt, await rollout.owner.reset(environment, rollout.row).aresult())
-            self._rates["guerdon/env/reset_s"][0] += time.monotonic() - began
-            self._rates["guerdon/env/reset_s"][1] += 1
+            self._rates["env/reset_s"][0] += time.monotonic() - began  # TRL counts it
         result = await generate()
         rollout.completion = result[0]
         self._ended[id(result[0])] = rollout

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from guerdon._functions.callables import is_async
 from guerdon._system.warning import warn
@@ -28,6 +28,7 @@ from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
 from guerdon.results.status import Status
 
+Owner = TypeVar("Owner")
 _Job = tuple[Future[Any], Callable[[], Any]]
 # Seconds that an async call, which was cancelled, gets to end before the next one fails.
 _END_S: Final = 0.5
@@ -36,18 +37,22 @@ _POLL_S: Final = 0.005
 _warned: set[str] = set()  # methods whose thread was left behind; written by their calls
 
 
-class EnvironmentThread:
+class EnvironmentThread(Generic[Owner]):
     """Runs the calls of one environment. Its thread begins with the first sync one.
 
     Args:
         name: Of the thread.
         loop: For async calls; the environments of a factory share it.
+        owner: The factory that made the environment.
 
     Attributes:
+        environment: Kept where there can be no weak reference to it.
         running: The calls whose code runs now. Each adds and removes itself.
     """
 
-    def __init__(self, name: str, loop: EventLoopThread) -> None:
+    def __init__(self, name: str, loop: EventLoopThread, owner: Owner) -> None:
+        self.owner = owner
+        self.environment: object = None
         self._name = name
         self._loop = loop
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
@@ -83,7 +88,7 @@ class EnvironmentCall(LocalCall):
         timeout: Seconds that it may run, for messages.
     """
 
-    thread: EnvironmentThread
+    thread: EnvironmentThread[Any]
     name: str
     timeout: float
 

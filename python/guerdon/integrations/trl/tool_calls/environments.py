@@ -17,7 +17,6 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, cast, overload
 
 from guerdon._engine.dispatcher_options import bound, flag
@@ -121,14 +120,14 @@ def environments(
 
 def owner_of(environment: object) -> Environments | None:
     """The `Environments` that made an environment; None if none did."""
-    made = _made.get(id(environment))
-    return None if made is None else made.owner
+    thread = _threads.get(id(environment))
+    return None if thread is None else thread.owner
 
 
 def is_busy(environment: object) -> bool:
     """Returns whether a call of this environment runs now."""
-    made = _made.get(id(environment))
-    return made is not None and bool(made.thread.running)
+    thread = _threads.get(id(environment))
+    return thread is not None and bool(thread.running)
 
 
 def user_class_of(kind: type) -> type:
@@ -137,22 +136,8 @@ def user_class_of(kind: type) -> type:
     return plain
 
 
-@dataclass(frozen=True)
-class _MadeEnvironment:
-    """An environment that a factory made.
-
-    Attributes:
-        reference: Weak, with a callback that ends the thread; the environment itself where there
-            can be no such reference (a class with ``__slots__``).
-    """
-
-    reference: object
-    owner: Environments
-    thread: EnvironmentThread
-
-
 # Keys are identities, since an environment may have no hash. Factories add and drop entries.
-_made: dict[int, _MadeEnvironment] = {}
+_threads: dict[int, EnvironmentThread[Environments]] = {}
 _classes_lock = threading.Lock()
 
 
@@ -200,18 +185,12 @@ class Environments:
         return environment
 
     def _remember(self, environment: object) -> None:
-        key = id(environment)
-        thread = EnvironmentThread(f"guerdon environment {type(environment).__name__}", self._loop)
-
-        def gone(_: object) -> None:  # maybe in the middle of anything: it takes no lock
-            _made.pop(key, None)
-            thread.end()
-
+        thread = EnvironmentThread(f"guerdon environment {type(environment).__name__}", self._loop, self)
+        _threads[id(environment)] = thread
         try:
-            reference: object = weakref.ref(environment, gone)
-        except TypeError:
-            reference = environment
-        _made[key] = _MadeEnvironment(reference, self, thread)
+            weakref.finalize(environment, _forget, id(environment), thread).atexit = False
+        except TypeError:  # a class with __slots__
+            thread.environment = environment
 
     def stats(self) -> dict[str, CallCount]:
         """By method: calls, how many failed, how many timed out, and the seconds they ran."""
@@ -226,11 +205,11 @@ class Environments:
         self._closed = True
         for executor in (self._resets, self._rewards, self._methods):
             executor.close()
-        for key, made in list(_made.items()):
-            if made.owner is self:
-                made.thread.end()
-                if not isinstance(made.reference, weakref.ref):
-                    del _made[key]
+        for key, thread in list(_threads.items()):
+            if thread.owner is self:
+                thread.end()
+                if thread.environment is not None:
+                    del _threads[key]
         self._loop.close()
 
     def start(self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
@@ -247,7 +226,7 @@ class Environments:
             args,
             kwargs,
             keep=method == RESET,
-            thread=_made[id(environment)].thread,
+            thread=_threads[id(environment)],
             name=f"{kind.__qualname__}.{method}",
             timeout=self.timeout_of(method),
         )
@@ -266,6 +245,12 @@ class Environments:
 
     def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, Mapping[str, Any]]]:
         return Environments, (self._factory, self._options)
+
+
+def _forget(key: int, thread: EnvironmentThread[Environments]) -> None:
+    """Ends the thread of an environment that is gone, maybe in the middle of anything."""
+    _threads.pop(key, None)
+    thread.end()
 
 
 def _class_with_proxies(kind: type) -> type:
@@ -291,24 +276,24 @@ def _class_with_proxies(kind: type) -> type:
 
 def _proxy(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def launch(environment: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        owner = _made[id(environment)].owner
+        owner = _threads[id(environment)].owner
         if name == RESET and owner.reset_source is not None and not args:
             return owner.reset_source(owner, environment, kwargs)
         return owner.start(environment, name, args, kwargs)
 
     def waited_for(environment: object) -> bool:
-        made = _made.get(id(environment))
-        if made is None:  # a copy
+        thread = _threads.get(id(environment))
+        if thread is None:  # a copy
             return True
-        if name == RESET and made.owner.reset_source is not None:
+        if name == RESET and thread.owner.reset_source is not None:
             return False  # a trainer asks, on whatever thread, for a reset that may run already
-        return not asynchronous and _runs_for(made.thread)
+        return not asynchronous and _runs_for(thread)
 
     asynchronous = name != RESET and is_async(function)
     return make_proxy(function, name, launch, function, asynchronous=asynchronous, method=True, waited_for=waited_for)
 
 
-def _runs_for(thread: EnvironmentThread) -> bool:
+def _runs_for(thread: EnvironmentThread[Environments]) -> bool:
     """Returns whether a thread that an environment started calls it while a method runs. That
     method may wait for the call, and has the environment's thread."""
     current = threading.current_thread()

@@ -112,6 +112,9 @@ class Tools(list[Callable[..., Any]]):
             names.append(name)
         lanes = [self._lane_of(function) for function in self._functions]
         shipped = [one if used == "process" else None for one, used in zip(self._functions, lanes, strict=True)]
+        for name, function in zip(names, shipped, strict=True):
+            if function is not None:
+                _check_serializable(name, function)
         number = self._workers or max(_MIN_WORKERS, default_workers())
         self._executors = {
             used: Executor("tools", used, self._timeout, self.counter, shipped, number) for used in dict.fromkeys(lanes)
@@ -142,8 +145,6 @@ class Tools(list[Callable[..., Any]]):
 
     def _method(self, name: str, lane: Lane, function: Callable[..., Any], number: int) -> types.MethodType:
         """Returns the proxy of a tool."""
-        if lane == "process":
-            _check_serializable(name, function)
 
         def launch(_: _Methods, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
             return self._executors[lane].launch(name, number, function, args, kwargs)
