@@ -163,7 +163,7 @@ class UpperOurs(Upper, GRPOTrainer):
     pass
 
 
-class Hooked(GRPOTrainer):
+class HookedTrainer(GRPOTrainer):
     """It notes the number of prompts of each generation."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -248,7 +248,7 @@ def test_an_override_in_front_changes_completions_before_they_are_scored(
 def test_an_override_of_the_generation_in_front_of_a_pipeline_runs_once_a_batch(
     mode: str, tmp_path: Path, dispatcher: Dispatcher
 ) -> None:
-    ours = make_trainer(dispatcher, tmp_path, trainer_class=Hooked, more={"pipeline": mode}, **SIZES)
+    ours = make_trainer(dispatcher, tmp_path, trainer_class=HookedTrainer, more={"pipeline": mode}, **SIZES)
     ours.train()
     assert ours.generations == [16, 16]
     assert "_generate" not in vars(ours)

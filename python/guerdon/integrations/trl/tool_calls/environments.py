@@ -38,7 +38,7 @@ REWARD: Final = "get_reward"
 
 
 class _OfOneOrMany(Protocol[P]):
-    """The type of `environments`, whose options stand there alone."""
+    """The type of `environments`; its options are those of the function."""
 
     @overload
     def __call__(

@@ -101,7 +101,7 @@ class Tools(list[Callable[..., Any]]):
         if lane is not None and lane not in get_args(Lane):
             raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, get_args(Lane)))}, or None.")
         self.counter = CallCounter()
-        self.methods = _Methods(self)
+        self.methods = _ToolMethods(self)
         names: list[str] = []
         for function in self._functions:
             name = _checked_name(function)
@@ -146,10 +146,10 @@ class Tools(list[Callable[..., Any]]):
     def _method(self, name: str, lane: Lane, function: Callable[..., Any], number: int) -> types.MethodType:
         """Returns the proxy of a tool."""
 
-        def launch(_: _Methods, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
+        def launch(_: _ToolMethods, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
             return self._executors[lane].launch(name, number, function, args, kwargs)
 
-        def direct(_: _Methods, /, *args: Any, **kwargs: Any) -> Any:
+        def direct(_: _ToolMethods, /, *args: Any, **kwargs: Any) -> Any:
             return function(*args, **kwargs)
 
         proxy = make_proxy(function, name, launch, direct, asynchronous=lane == "asyncio", method=False)
@@ -170,7 +170,7 @@ class Tools(list[Callable[..., Any]]):
         return cast(Lane, self._lane)
 
 
-class _Methods:
+class _ToolMethods:
     """The object whose methods the tools are. It has nothing else, as pickle finds a method by the
     name of its function."""
 
@@ -190,7 +190,7 @@ class _Methods:
 def tools_of(tool: Callable[..., Any]) -> Tools | None:
     """Returns the list that a tool is of; None if it is not a proxy of one."""
     methods = getattr(tool, "__self__", None)
-    return methods._owner if isinstance(methods, _Methods) else None
+    return methods._owner if isinstance(methods, _ToolMethods) else None
 
 
 def holds_state(function: Callable[..., Any]) -> bool:
