@@ -77,9 +77,9 @@ class ToolTurns:
         self._loop.close()
 
     def _collect(self, sample: int, name: str, launch: Launcher, /, **arguments: Any) -> Any:
-        started = self._started[sample]
-        if not started:
+        if not self._started[sample]:
             self._start_turn()
+        started = self._started[sample]
         if not started or started[0].name != name:
             return self._launched(launch, arguments).result()
         return started.popleft().future.result()
