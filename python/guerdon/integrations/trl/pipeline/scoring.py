@@ -211,9 +211,9 @@ class BatchScoring:
 def _column(values: NDArray[np.float32], scored: Mapping[str, Sequence[Any]]) -> Callable[..., list[float | None]]:
     known: list[float | None] = [None if value != value else value for value in values.tolist()]
 
-    def column(**given: object) -> list[float | None]:
+    def column(**given: Any) -> list[float | None]:
         for name, parts in scored.items():
-            if given.get(name, parts) != parts:
+            if list(given.get(name, parts)) != parts:
                 raise GuerdonError(
                     f"an override of _calculate_rewards gives reward functions other {name} than the trainer has, and those "
                     "were scored already: change them in _generate, or in the reward functions."
