@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from guerdon._engine.dispatcher_options import flag
 from guerdon.errors import RegistrationError
 
 MAX_LOOKAHEAD: Final = 16
@@ -39,9 +40,8 @@ class Pipeline:
     lookahead: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("overlap", "mini_batch"):
-            if not isinstance(getattr(self, name), bool):
-                raise RegistrationError(f"Pipeline({name}={getattr(self, name)!r}): expected True or False.")
+        flag("overlap", self.overlap)
+        flag("mini_batch", self.mini_batch)
         ahead: object = self.lookahead
         if isinstance(ahead, bool) or not isinstance(ahead, int) or not 0 <= ahead <= MAX_LOOKAHEAD:
             raise RegistrationError(
