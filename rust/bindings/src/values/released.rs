@@ -2,22 +2,30 @@
 //! (`__del__`), which must not happen on a thread of a lane or of the runtime, nor above a Rust
 //! frame of one.
 //!
-//! They wait for a thread of the caller's that comes by, or for the thread supervisor, which gets
-//! them as lists and drops them with the GIL held.
+//! They wait for a thread of the caller's that comes by, or, after a while, for the thread
+//! supervisor, which gets them as lists and drops them with the GIL held. The lane's thread is
+//! often the last holder by microseconds, and a supervisor that came at once would keep the GIL
+//! from the caller and from the lane.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use guerdon_core::payload::Payload;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use tokio::runtime::Handle;
 
 use crate::values::open_batch::OpenBatchPayload;
 use crate::values::whole_batch::WholeBatchPayload;
 
+/// Time in which a thread of the caller's may come by before the supervisor is asked.
+const CALLERS_TURN: Duration = Duration::from_millis(20);
+
 /// One engine's.
 pub struct ReleasedValues {
+    runtime: Handle,
     supervisor: Arc<SupervisorQueue>,
     /// Written by the last holder of a payload, and by the threads that drop the kept objects.
     kept: Mutex<KeptObjects>,
@@ -27,7 +35,7 @@ pub struct ReleasedValues {
 struct KeptObjects {
     payloads: Vec<Box<dyn Payload>>,
     lists: Vec<Py<PyList>>,
-    /// The supervisor has a request to come for them.
+    /// The supervisor has a request to come for them, or will have one.
     asked: bool,
 }
 
@@ -38,8 +46,8 @@ impl KeptObjects {
 }
 
 impl ReleasedValues {
-    pub fn new(supervisor: Arc<SupervisorQueue>) -> Self {
-        Self { supervisor, kept: Mutex::default() }
+    pub fn new(runtime: &Handle, supervisor: Arc<SupervisorQueue>) -> Self {
+        Self { runtime: runtime.clone(), supervisor, kept: Mutex::default() }
     }
 
     /// Keeps values; on any thread.
@@ -70,11 +78,16 @@ impl ReleasedValues {
         drop(kept);
     }
 
-    /// Asks the supervisor to come, unless it was asked: there may be none that takes requests.
+    /// Asks the supervisor to come after a while, unless it was asked: there may be none that takes
+    /// requests.
     fn ask(&self, mut kept: MutexGuard<'_, KeptObjects>) {
         if !std::mem::replace(&mut kept.asked, true) {
             drop(kept);
-            self.supervisor.push(SupervisorRequest::ReleaseValues);
+            let supervisor = self.supervisor.clone();
+            self.runtime.spawn(async move {
+                tokio::time::sleep(CALLERS_TURN).await;
+                supervisor.push(SupervisorRequest::ReleaseValues);
+            });
         }
     }
 
