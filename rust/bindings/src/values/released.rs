@@ -2,10 +2,10 @@
 //! (`__del__`), which must not happen on a thread of a lane or of the runtime, nor above a Rust
 //! frame of one.
 //!
-//! They wait for a thread of the caller's that comes by, or, after a while, for the thread
-//! supervisor, which gets them as lists and drops them with the GIL held. The lane's thread is
-//! often the last holder by microseconds, and a supervisor that came at once would keep the GIL
-//! from the caller and from the lane.
+//! A thread of the caller drops them with its next batch or result. After `CALLER_TIME` the thread
+//! supervisor gets them as lists and drops them with the GIL held. A lane's thread is often the
+//! last holder by some microseconds: without the delay the supervisor would take the GIL in each
+//! batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use tokio::runtime::Handle;
 use crate::values::open_batch::OpenBatchPayload;
 use crate::values::whole_batch::WholeBatchPayload;
 
-/// Time in which a thread of the caller's may come by before the supervisor is asked.
-const CALLERS_TURN: Duration = Duration::from_millis(20);
+/// Time for a thread of the caller to drop values before the supervisor does.
+const CALLER_TIME: Duration = Duration::from_millis(20);
 
 /// One engine's.
 pub struct ReleasedValues {
@@ -35,7 +35,7 @@ pub struct ReleasedValues {
 struct KeptObjects {
     payloads: Vec<Box<dyn Payload>>,
     lists: Vec<Py<PyList>>,
-    /// The supervisor has a request to come for them, or will have one.
+    /// The supervisor has a request for them, or will have one.
     asked: bool,
 }
 
@@ -78,14 +78,14 @@ impl ReleasedValues {
         drop(kept);
     }
 
-    /// Asks the supervisor to come after a while, unless it was asked: there may be none that takes
-    /// requests.
+    /// Requests the supervisor after `CALLER_TIME`, unless a request is under way: there may be no
+    /// supervisor that takes it.
     fn ask(&self, mut kept: MutexGuard<'_, KeptObjects>) {
         if !std::mem::replace(&mut kept.asked, true) {
             drop(kept);
             let supervisor = self.supervisor.clone();
             self.runtime.spawn(async move {
-                tokio::time::sleep(CALLERS_TURN).await;
+                tokio::time::sleep(CALLER_TIME).await;
                 supervisor.push(SupervisorRequest::ReleaseValues);
             });
         }
