@@ -189,7 +189,7 @@ class LoopFunction:
                 runner.call = index
                 if runner.spare:
                     runner.spare = self._spare = False
-                # A spare behind the last call would have no work; the next frame starts one.
+                # An idle runner behind the last call would have no work; the next frame starts one.
                 if not self._spare and self._count < self._limit and (index < last or self._has_later(load)):
                     self._spare = True
                     self._start(None, None)
