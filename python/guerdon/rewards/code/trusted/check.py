@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType
@@ -79,6 +81,7 @@ class Program:
         self.calls = 0
         self.stopped = ""
         self.lost: Exception | None = None
+        self._one = threading.Lock()  # tests may call it on threads
 
     def run(self, tests: Callable[[], T]) -> T | str:
         """Returns the value of tests, or the reason why the program stopped. A loss of ours is
@@ -127,7 +130,8 @@ class Program:
         if self.stopped or self.lost is not None:
             raise _StoppedError
         try:
-            answer = self._call(name, args, kwargs)
+            with self._one:
+                answer = self._call(name, args, kwargs)
         except EncodingError as error:
             # A value that is too large may be the program's.
             kind = CandidateError if isinstance(error, BoundError) and self.calls else DataError
@@ -157,6 +161,7 @@ def run_tests(
     begin: Callable[[int, int], None],
     *,
     to_end: bool = True,
+    shares_files: bool = False,
 ) -> tuple[list[str], int]:
     """Run test code: the fault of each of its cases, "" where it passed, and how many are left.
 
@@ -170,6 +175,7 @@ def run_tests(
         prelude: Code whose names the tests may use.
         begin: Called before each text, with its place and how many were passed.
         to_end: Whether texts after a failed one are run.
+        shares_files: Whether the program can use files of the tests, and they those of it.
 
     Raises:
         DataError: The tests are no tests.
@@ -179,6 +185,9 @@ def run_tests(
     _run_prelude(prelude, namespace)
     known = frozenset(namespace).union(*map(defined_by, texts))
     codes = [check_code(text, known) for text in texts]
+    for code in codes:
+        if code.files and not shares_files:
+            raise DataError(code.files)
     program.makers = frozenset().union(*(code.classes for code in codes))
     names = sorted({name for code in codes for name in code.functions} - {entry_point})
     if entry_point:
@@ -233,8 +242,12 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
     program.classes = _classes(namespace)
 
     def run() -> str:
-        with outcomes():
-            exec(code, namespace)
+        try:
+            with outcomes():
+                exec(code, namespace)
+        except SystemExit as end:  # as a script ends that found no fault
+            if end.code or not program.calls:
+                raise
         program.classes = _classes(namespace)
         check = namespace.get("check")
         if callable(check) and not isinstance(check, Candidate):  # one of the program
@@ -315,5 +328,13 @@ def _exception(names: tuple[str, ...], text: str, fault: str) -> Exception:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception) and name not in (*_NOT_RAISED, "Exception"):
             with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
-                return kind(text)
+                return kind(_key(text) if kind is KeyError else text)
     return CandidateError(fault)
+
+
+def _key(text: str) -> Any:
+    """The key of a `KeyError`, whose text is the key's `repr`."""
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        key = ast.literal_eval(text)
+        return key if repr(key) == text else text
+    return text

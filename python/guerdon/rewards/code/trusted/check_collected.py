@@ -82,6 +82,9 @@ def _run_class(one: type) -> None:
                 )
         one.setUpClass()
         for case in unittest.defaultTestLoader.loadTestsFromTestCase(one):
+            test = getattr(case, case._testMethodName)  # type: ignore[attr-defined]
+            if getattr(test, "__unittest_expecting_failure__", False):
+                continue
             with suppress(unittest.SkipTest), outcomes():
                 case.debug()
         return
@@ -89,7 +92,8 @@ def _run_class(one: type) -> None:
     for name in sorted(name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))):
         for arguments in _parameters(getattr(one, name)):
             made = one()
-            getattr(made, "setup_method", lambda: None)()
+            setup = getattr(made, "setup_method", lambda: None)
+            setup(*[getattr(made, name)][: len(inspect.signature(setup).parameters)])
             try:
                 _run(getattr(made, name), arguments)
             finally:
@@ -107,8 +111,16 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
             f"check: {test.__name__} takes {', '.join(lacks)}, which are fixtures of pytest: there are none here. Give a "
             "function check= that makes them"
         )
-    with suppress(unittest.SkipTest), outcomes():
-        ended(test(**arguments))
+    if not _is_skipped(test):
+        with suppress(unittest.SkipTest), outcomes():
+            ended(test(**arguments))
+
+
+def _is_skipped(test: Callable[..., Any]) -> bool:
+    """Returns whether pytest does not run a test, or expects it to fail."""
+    marks = {mark.name: mark for mark in getattr(test, "pytestmark", [])}
+    skipif = marks.get("skipif")
+    return "skip" in marks or "xfail" in marks or (skipif is not None and any(skipif.args))
 
 
 def ended(found: Any) -> Any:

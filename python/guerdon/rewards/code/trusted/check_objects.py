@@ -26,6 +26,11 @@ _IDENTITY: Final = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _DIFFERENCES: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)
 _COMPARES: Final = ("Equal", "Less", "Greater")
 _ASSERTS_TRUTH: Final = ("assertTrue", "assertFalse")
+# Attributes of `Counter`, named tuples, NumPy and pandas, whose values cross as dicts and lists.
+_LOST: Final = (
+    *("most_common", "elements", "move_to_end", "default_factory", "_asdict", "_fields", "_replace"),
+    *("shape", "dtype", "ndim", "iloc", "loc", "columns", "tolist"),
+)
 _ROUNDS: Final = 4  # through which assignments are followed
 _DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set)
 
@@ -60,6 +65,10 @@ class ObjectUses:
                     one
                 ):
                     return node, "asks an object of the program asynchronously"
+                case ast.comprehension(iter=one, is_async=1) if self.kinds(one):
+                    return one, "asks an object of the program asynchronously"
+                case ast.Attribute(value=one, attr=attr) if attr in _LOST and self.kinds(one) == _GIVEN:
+                    return node, f"asks for {attr}, which the program's value has no more as plain data"
                 case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
                     if (self._is_object(left) and not self.kinds(right)) or (
                         self._is_object(right) and not self.kinds(left)
