@@ -1,7 +1,8 @@
 r"""Answers that ``notation="lenient"`` reads and math-verify does not, or reads wrongly.
 
-- An answer is found behind the end of a chain of thought: in the last box, behind ``####`` or
-  "Answer:", in the last formula, or it is the whole text: a number, or any short gold text.
+- An answer is found behind the end of a chain of thought: within ``<answer>``, in the last box,
+  behind ``####`` or "Answer:", in the last formula, or it is the whole text: a number, or any short
+  gold text.
 - Both answers are brought to forms that math-verify reads: ``\frac18``, mixed numbers, ``1.5e3``,
   ``12\,000``, ``½``, ``√2``. Rational numbers are compared exactly, and units by their names.
 """
@@ -19,7 +20,7 @@ __all__ = ["prepared"]
 
 _THOUGHT: Final = re.compile(r"^.*</think>", re.DOTALL)
 _UNFINISHED: Final = re.compile(r"<think>.*", re.DOTALL)
-# Around an answer, as R1's format rewards ask for it, and as GLM writes it.
+# Tags around an answer: of R1's format rewards, and of GLM.
 _TAGS: Final = (("<answer>", "</answer>"), ("<|begin_of_box|>", "<|end_of_box|>"))
 _END: Final = re.compile(r"(?:</s>|<eos>|<end_of_turn>|<[|｜][^<>]{1,40}[|｜]>)$")
 _LONGEST_END: Final = 50
@@ -204,7 +205,7 @@ def _without_ends(text: str) -> str:
 
 
 def _behind(text: str) -> str | None:
-    """The answer that is named last in a text: behind "Answer:", or behind ``####`` if that is no
+    """The last answer that a text names, behind "Answer:", or behind ``####`` outside of a
     heading."""
     found: list[tuple[int, str]] = []
     for pattern in (_ANSWER, _HASHES):

@@ -17,9 +17,10 @@ from types import CodeType
 from typing import Any, Final, NoReturn, TypeVar
 
 from guerdon.errors import DataError
+from guerdon.rewards.code.child.child import MAKES
 from guerdon.rewards.code.child.encoding import BoundError, EncodingError, Opaque
 from guerdon.rewards.code.trusted.calls import CallAnswer
-from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, defined_by
+from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, SEED, check_code, defined_by
 from guerdon.rewards.code.trusted.check_collected import collected, ended, only_test, outcomes, run_collected
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
@@ -70,6 +71,7 @@ class Program:
         makers: The names of its functions that make objects, as the tests use them.
         classes: Of the tests and the prelude, by name: their objects go over by their attributes.
         calls: How many were made.
+        asked: How often anything was asked of it.
         stopped: Why the program can't go on; "" while it can.
         lost: Why no program can be called any more, by no fault of it; None while it can.
     """
@@ -79,6 +81,7 @@ class Program:
         self.makers: frozenset[str] = frozenset()
         self.classes: dict[str, type] = {}
         self.calls = 0
+        self.asked = 0
         self.stopped = ""
         self.lost: Exception | None = None
         self._one = threading.Lock()  # tests may call it on threads
@@ -101,7 +104,7 @@ class Program:
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
-        value = exchange.received(self._asked(name, list(args), kwargs))
+        value = exchange.received(self._asked(MAKES + name if name in self.makers else name, list(args), kwargs))
         self.calls += 1
         if in_place:
             exchange.update()
@@ -110,7 +113,7 @@ class Program:
     def ask(self, act: str, args: list[Any]) -> Any:
         """Do something with an object of the program."""
         value = self._asked(f"#{act}", args, {})
-        if act in ("new", "keep") and isinstance(value, Opaque):
+        if act in ("new", "keep", "part") and isinstance(value, Opaque):
             return Handle("", value.guerdon_number, self)
         if act in ("vars", "value"):
             return value
@@ -129,6 +132,7 @@ class Program:
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.stopped or self.lost is not None:
             raise _StoppedError
+        self.asked += 1
         try:
             with self._one:
                 answer = self._call(name, args, kwargs)
@@ -200,6 +204,7 @@ def run_tests(
     for code in codes:
         namespace.update(code.others)
     namespace.update(proxies, candidate=proxies[names[0]])
+    namespace[SEED] = lambda value: program.ask("seed", [value])
     for name in [*names, "candidate"]:
         namespace[f"{name}{IN_PLACE}"] = Candidate(
             proxies.get(name, proxies[names[0]]).__name__, program, in_place=True

@@ -30,15 +30,20 @@ from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import Source
 from guerdon.rewards.code.trusted.check_objects import ObjectUses
 from guerdon.rewards.code.trusted.check_refusals import files_used, refused
-from guerdon.rewards.code.trusted.handles import hash_of, is_same
+from guerdon.rewards.code.trusted.handles import hash_of, is_same, part_of, silencing
 
-__all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
+__all__ = ["FILE", "SEED", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
 FILE: Final = "<check>"
 IN_PLACE: Final = " in place"
 """Marks a function that is called for its effect on its arguments."""
 _SOURCE: Final = " source"
 _SAME: Final = " same"
+_PART: Final = " part"
+_SILENCING: Final = " silencing"
+SEED: Final = " seed"
+"""Seeds random numbers of the program as the tests seed theirs."""
+_SEEDS: Final = ("random.seed", "np.random.seed", "numpy.random.seed")
 # Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
@@ -53,7 +58,7 @@ _GIVEN: Final = _BUILTIN | {"__name__", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
-# Functions that decide: a program that defines them is not asked.
+# Functions that decide: they are these, also where a program defines them.
 _FORGOTTEN: Final = {"isclose": "math", "approx": "pytest", "raises": "pytest"}
 _RUNNERS: Final = ("unittest.main", "pytest.main")
 
@@ -102,16 +107,20 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         names.look(tree)
         functions = methods.found | names.functions
         objects = ObjectUses(tree, functions, _ATTRIBUTES)
-        if found := refused(tree, defined, functions | {"candidate"}) or objects.undecidable():
+        if found := refused(tree, defined, functions | {"candidate"}):
+            raise names.no_test(*found)
+        if found := objects.undecidable():
             raise names.wrong(*found)
         files = files_used(tree, defined)
-        tree = _Identity().visit(tree)
+        for item in objects.silencing():
+            item.context_expr = ast.Call(ast.Name(_SILENCING, ast.Load()), [item.context_expr], [])
+        tree = _OnObjects().visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
-    where = "" if files is None else str(names.wrong(*files))
+    where = "" if files is None else str(names.no_test(*files))
     return CheckCode(code, frozenset(functions), frozenset(objects.classes), names.others, where)
 
 
@@ -242,8 +251,38 @@ class _Methods(ast.NodeTransformer):
         return node
 
 
-class _Identity(ast.NodeTransformer):
-    """``is`` asks which object of the program it is."""
+class _OnObjects(ast.NodeTransformer):
+    """``is`` compares objects of the program by their numbers. A change of a part of an object, as
+    ``node.children.append(one)``, happens in the program's process: the tests have copies."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in _SEEDS and len(node.value.args) == 1:
+            again: ast.expr = ast.Call(ast.Name(SEED, ast.Load()), node.value.args, [])
+            return [node, ast.copy_location(ast.Expr(again), node)]
+        self.generic_visit(node)
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=part) as method):
+                method.value = self._part(part)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = self._part(node.value)
+        return node
+
+    def _part(self, node: ast.expr) -> ast.expr:
+        """The expression for a part that is changed."""
+        match node:
+            case ast.Attribute(value=value, attr=attr) if not attr.startswith("__"):  # Python mangles these
+                key: ast.expr = ast.Constant(attr)
+            case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
+                pass
+            case _:
+                return node
+        is_item = ast.Constant(isinstance(node, ast.Subscript))
+        made = ast.Call(ast.Name(_PART, ast.Load()), [self._part(value), key, is_item], [])
+        return ast.copy_location(made, node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -272,7 +311,7 @@ class _Names:
         self.known = known
         self.defined = defined
         self.functions: set[str] = set()
-        self.others: dict[str, Any] = {_SOURCE: Source, _SAME: is_same}
+        self.others: dict[str, Any] = {_SOURCE: Source, _SAME: is_same, _PART: part_of, _SILENCING: silencing}
         if "hash" not in defined:
             self.others["hash"] = hash_of
 
@@ -338,10 +377,18 @@ class _Names:
                 return attr in ("__name__", "__qualname__")
         return False
 
-    def wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
-        line = self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
+    def no_test(self, node: ast.expr | ast.stmt, what: str) -> DataError:
         return DataError(
-            f"check {what}, in: {line}: only calls and plain data cross over from a program. Define or import in the tests, or "
+            f"check {what}, in: {self._line(node)}: each program would score the same. Assert what the program returns, use "
+            "cases where it reads or prints what is asked for, or leave the row out"
+        )
+
+    def _line(self, node: ast.expr | ast.stmt) -> str:
+        return self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
+
+    def wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
+        return DataError(
+            f"check {what}, in: {self._line(node)}: only calls and plain data cross over from a program. Define or import in the tests, or "
             "in prelude=, what is not the program's; compare what methods and attributes of its objects give, or use is; where the "
             "program prints what is asked for, use cases"
         )

@@ -81,12 +81,10 @@ def _run_class(one: type) -> None:
                     f"check: {one.__name__}.{name} is not run by unittest: it needs no yield, and async an IsolatedAsyncioTestCase"
                 )
         one.setUpClass()
-        for case in unittest.defaultTestLoader.loadTestsFromTestCase(one):
-            test = getattr(case, case._testMethodName)  # type: ignore[attr-defined]
-            if getattr(test, "__unittest_expecting_failure__", False):
-                continue
-            with suppress(unittest.SkipTest), outcomes():
-                case.debug()
+        for name in names or ["runTest"] * hasattr(one, "runTest"):
+            if not getattr(getattr(one, name), "__unittest_expecting_failure__", False):
+                with suppress(unittest.SkipTest), outcomes():
+                    one(name).debug()
         return
     getattr(one, "setup_class", lambda: None)()
     for name in sorted(name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))):

@@ -58,7 +58,7 @@ _PATH_ACTS: Final = frozenset(
 
 
 class _Origins:
-    """Where the names of test code are from."""
+    """The modules that the names of test code are from."""
 
     def __init__(self, tree: ast.AST, defined: Collection[str]) -> None:
         self._own = defined
@@ -115,13 +115,15 @@ def refused(tree: ast.Module, defined: Collection[str], functions: Collection[st
                     return node, _CLASS
             case ast.Assert(test=test) if _asks_for_class(test, origins):
                 return test, _CLASS
+            case ast.Try(body=body, handlers=handlers) if _swallows(body, handlers):
+                return node, "goes on where an assertion fails"
             case ast.FunctionDef(name=name) if name.startswith("test_") and _only_returns(node):
                 return node, "returns a comparison, which no test looks at, in place of an assert"
     for statement in _plain_statements(tree.body):
         match statement:
             case ast.Expr(value=ast.Compare() as value):
-                called = {one.func.id for one in ast.walk(value) if _is_call(one)}
-                if not called.isdisjoint(functions):
+                names = {one.id for one in ast.walk(value) if isinstance(one, ast.Name)}
+                if not names.isdisjoint(functions):
                     return statement, "compares without an assert"
     return None
 
@@ -142,7 +144,7 @@ def files_used(tree: ast.Module, defined: Collection[str]) -> Found:
 
 
 def _is_builtin(name: str) -> bool:
-    """Returns whether an exception is a builtin one, or not known."""
+    """Returns whether an exception is builtin, or unknown."""
     module, _, last = name.rpartition(".")
     if not module:
         return True
@@ -153,7 +155,7 @@ def _is_builtin(name: str) -> bool:
 
 
 def _asks_for_class(node: ast.expr, origins: _Origins) -> bool:
-    """Returns whether a part of an expression asks for a class whose objects do not cross over."""
+    """Returns whether an expression checks for a class whose objects do not cross over."""
     for one in ast.walk(node):
         match one:
             case ast.Call(
@@ -175,7 +177,7 @@ def _crosses(kind: ast.expr, origins: _Origins) -> bool:
 
 
 def _only_returns(function: ast.FunctionDef) -> bool:
-    """Returns whether all that a test does with what it finds is to return it."""
+    """Returns whether a test returns its comparison and asserts nothing."""
     inside = list(ast.walk(function))
     compared = (ast.Compare, ast.BoolOp)
     returns = [one for one in inside if isinstance(one, ast.Return) and isinstance(one.value, compared)]
@@ -185,13 +187,23 @@ def _only_returns(function: ast.FunctionDef) -> bool:
     return bool(returns) and not asserts
 
 
+def _swallows(body: list[ast.stmt], handlers: list[ast.ExceptHandler]) -> bool:
+    """Returns whether an assertion that fails is only printed, or not even that."""
+    if not any(isinstance(one, ast.Assert) for one in body):
+        return False
+    for handler in handlers:
+        kinds = [ast.unparse(one) for one in ast.walk(handler.type)] if handler.type else ["Exception"]
+        if not {"AssertionError", "Exception", "BaseException"}.isdisjoint(kinds):
+            return all(
+                isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and "print(" in ast.unparse(one))
+                for one in handler.body
+            )
+    return False
+
+
 def _plain_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements outside of ``with`` and ``try``, which may expect that they raise."""
     for one in body:
         yield one
         if isinstance(one, (ast.FunctionDef, ast.ClassDef, ast.For, ast.If, ast.While)):
             yield from _plain_statements(one.body)
-
-
-def _is_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)

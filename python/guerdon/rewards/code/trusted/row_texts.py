@@ -57,7 +57,7 @@ class Columns:
         if hasattr(value, "tolist"):
             value = value.tolist()
         texts = [value] if isinstance(value, str) and value.strip() else value
-        if isinstance(value, str) and value.lstrip().startswith("["):  # OpenCodeInstruct's, which is no test as it is
+        if isinstance(value, str) and value.lstrip().startswith("["):  # as OpenCodeInstruct has them
             with suppress(ValueError, RecursionError):
                 texts = json.loads(value)
         if isinstance(texts, (list, tuple)) and texts and all(isinstance(one, str) for one in texts):
