@@ -274,7 +274,7 @@ class _OnObjects(ast.NodeTransformer):
     def _part(self, node: ast.expr) -> ast.expr:
         """The expression for a part that is changed."""
         match node:
-            case ast.Attribute(value=value, attr=attr) if not attr.startswith("__"):  # Python mangles these
+            case ast.Attribute(value=value, attr=attr) if not attr.startswith("__"):  # mangled
                 key: ast.expr = ast.Constant(attr)
             case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
                 pass

@@ -57,7 +57,8 @@ class Columns:
         if hasattr(value, "tolist"):
             value = value.tolist()
         texts = [value] if isinstance(value, str) and value.strip() else value
-        if isinstance(value, str) and value.lstrip().startswith("["):  # as OpenCodeInstruct has them
+        # A list as JSON, as OpenCodeInstruct has it.
+        if isinstance(value, str) and value.lstrip().startswith("["):
             with suppress(ValueError, RecursionError):
                 texts = json.loads(value)
         if isinstance(texts, (list, tuple)) and texts and all(isinstance(one, str) for one in texts):
