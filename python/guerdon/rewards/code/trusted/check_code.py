@@ -49,7 +49,7 @@ _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code",
 MODULES: Final = frozenset(
     (
         *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools"),
-        *("json", "math", "operator", "random", "re", "statistics", "string"),
+        *("json", "math", "operator", "random", "re", "statistics", "string", "sys"),
     )
 )
 _TYPES: Final = frozenset(typing.__all__)
