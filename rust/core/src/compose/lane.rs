@@ -73,9 +73,9 @@ impl ComposeLane {
         Self { clock, composites, waker: OnceLock::new(), running: Mutex::new(Some(BTreeMap::new())) }
     }
 
-    fn ask(&self, batch: &Arc<Batch>, calls: &[MemberCall]) {
-        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !calls.is_empty()) {
-            engine.call_members(batch, calls);
+    fn ask(&self, batch: &Arc<Batch>, NextStep { call, scores, .. }: &NextStep) {
+        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !call.is_empty()) {
+            engine.call_members(batch, call, scores);
         }
     }
 
@@ -93,7 +93,7 @@ impl ComposeLane {
     /// Does what a call needs next, which is still running if it has not ended.
     fn go_on(&self, (_, function, first): CallKey, batch: &Arc<Batch>, step: &NextStep) {
         self.give_up(batch, &step.give_up);
-        self.ask(batch, &step.call);
+        self.ask(batch, step);
         // A sweep may have come before the member calls.
         if !step.call.is_empty() && batch.cell(first, function).is_some() {
             self.give_up(batch, &step.call);

@@ -27,8 +27,8 @@ impl LaneOwner for SchedulerCore {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 
-    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall]) {
-        Self::call_members(&self, batch, calls);
+    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall], scores: &[Option<f64>]) {
+        Self::call_members(&self, batch, calls, scores);
     }
 
     fn give_up_members(self: Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
