@@ -29,7 +29,7 @@ def in_digits(scores: list[float | None]) -> Any:
 
 
 def nested(lane: str, **options: Any) -> list[Any]:
-    """A panel in a cascade, votes and a panel in a panel, and all of these in a panel with a reduce."""
+    """A panel in a cascade, votes and a panel in a panel, and both of them in a panel."""
     inner = panel([made(lane, **options), four()], reduce="mean", name="inner")
     thrice = made(lane, "thrice", votes=3, **options)
     sure = cascade([inner, reward(nine, lane="thread")], accept={"inner": ">= 5"}, name="sure")
@@ -38,7 +38,7 @@ def nested(lane: str, **options: Any) -> list[Any]:
 
 
 _TOO_FEW = r"of 2 members 1 must give a score; thrice: 2 of 3 votes failed, .*; inner: of 2 members 2 must .* odd: "
-# What the odd member does: the scores of the three functions; or a status, or a reason.
+# The odd member's act: the scores of the three functions, or a status, or a reason.
 ENDS: dict[str, tuple[Any, Any, Any]] = {
     "6": (5.0, 5.0, 554.0),
     "2": (9.0, 2.0, 924.0),

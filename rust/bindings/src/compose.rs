@@ -21,7 +21,7 @@ enum CompositeArg {
 #[serde(deny_unknown_fields)]
 struct OpinionsArg {
     kind: String,
-    /// By their names in `result.extra`.
+    /// The names in `result.extra`, each with its member.
     members: Vec<(String, MemberArg)>,
     /// The most calls of the only member, a function; `None`: each member is called once.
     votes: Option<usize>,

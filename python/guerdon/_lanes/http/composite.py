@@ -184,7 +184,7 @@ def _leaves(spec: FunctionSpec) -> tuple[FunctionSpec, ...]:
 
 
 def _is_of_judges(spec: FunctionSpec) -> bool:
-    """Whether all members are judges or reward services; a reduce may be a function."""
+    """Returns whether all members are judges or reward services; a reduce may be a function."""
     return all(leaf.lane == "http" or leaf.reduces for leaf in _leaves(spec))
 
 

@@ -102,7 +102,7 @@ impl Opinions {
         place + slot - next
     }
 
-    /// A new call, whose member calls are in slots from this one on, and those that it begins with.
+    /// Returns a new call, which has the slots from `first_slot` on, and its first member calls.
     pub(super) fn begin(&self, sample: usize, first_slot: usize) -> (OpinionsCall, Vec<MemberCall>) {
         let states = (0..self.opinions()).map(|_| OpinionState::default()).collect();
         let mut call = OpinionsCall { sample, first_slot, states, incomplete: false };
@@ -262,7 +262,7 @@ impl Opinions {
             let opinions: Vec<Opinion> = (0..members.len()).map(at).collect();
             let (all, needed) = (members.len(), self.rules.needed);
             let why = || format!("of {all} members {needed} must give a score; {}", failures(call, members).join("; "));
-            // Whatever the others give: they may have been cancelled.
+            // The other members may have been cancelled, so their results have no influence.
             if self.too_many_failed(&opinions) { Err(failure(why(), call)) } else { self.cell(&opinions, call, why) }
         };
         (cell, report, record)

@@ -20,7 +20,7 @@ use crate::composites::hostile;
 /// Draws composites, and gives their functions numbers from 1 on.
 struct Trees {
     random: fastrand::Rng,
-    /// For each function, whether it is a reduce.
+    /// True for functions that are a reduce.
     reduces: Vec<bool>,
 }
 
