@@ -103,6 +103,11 @@ impl FrameOwner for SchedulerCore {
             self.released(&mut state, function);
             state.estimates[function].learn(run_ns, ran);
             state.take_back(function, unfinished);
+            // Its place is of use to this function alone.
+            let is_apart = self.concurrent_calls(function, state.estimates[function]).is_some();
+            if is_apart && !state.works.has_ready(function) {
+                return;
+            }
         }
         self.pump_after(function);
     }
