@@ -289,8 +289,8 @@ def _start(
     parsing: dict[int, dict[str, int]] = {}
     for spec in specs:
         if spec.composition is not None:
-            # Parsers follow the members, in the order of their judges.
-            called, of = members.get(spec.name, []), spec.composition.members
+            # Parsers follow the functions that it calls, in the order of their judges.
+            called, of = members.get(spec.name, []), spec.composition.leaves
             judges = [position for position, member in zip(called, of, strict=False) if member.parser is not None]
             for judge, parser in zip(judges, called[len(of) :], strict=True):
                 parsing |= {judge: {"by": parser}, parser: {"of": judge}}
