@@ -33,7 +33,7 @@ class RecordingTrainer(GRPOTrainer):
         super().__init__(*args, **named)
 
     def _generate(self, prompts: Any) -> Any:
-        if self.model.training:
+        if self._replaying is None and self.model.training:
             self.generated.extend(str(prompt) for prompt in prompts)
         return super()._generate(prompts)
 

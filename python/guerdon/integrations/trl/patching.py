@@ -19,24 +19,21 @@ else:
 
 @contextmanager
 def patched(target: object, values: Mapping[str, Any]) -> Iterator[None]:
-    """Sets attributes of an instance, methods too, and puts the earlier values back at the end."""
-    for name in values:
-        if not hasattr(target, name):
-            raise GuerdonError(
-                f"{type(target).__name__} has no {name}, for which Guerdon's own trainers set another value for a while: "
-                f"{trl_version.advice()}"
-            )
-    before = {name: value for name, value in vars(target).items() if name in values}
+    """Sets attributes of `target`, and puts the earlier values back at the end."""
+    try:
+        before = {name: getattr(target, name) for name in values}
+    except AttributeError as error:
+        raise GuerdonError(
+            f"{type(target).__name__} has no {error.name}, for which Guerdon's own trainers set another value for a while: "
+            f"{trl_version.advice()}"
+        ) from error
     for name, value in values.items():
         setattr(target, name, value)
     try:
         yield
     finally:
-        for name in values:
-            if name in before:
-                setattr(target, name, before[name])
-            else:  # its class has it
-                delattr(target, name)
+        for name, value in before.items():
+            setattr(target, name, value)
 
 
 def replace_argument(

@@ -27,8 +27,8 @@ from trl.experimental.async_grpo.async_rollout_worker import (
 
 from guerdon import Dispatcher
 from guerdon.integrations.trl import AsyncGRPOTrainer
+from guerdon.integrations.trl.async_grpo import rollout_process
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
-from guerdon.integrations.trl.async_grpo.rollout_process import RolloutProcess
 from guerdon.integrations.trl.async_grpo.trainer import _with_workers_own
 from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
 
@@ -38,11 +38,11 @@ __all__ = [
     "AsyncRolloutWorker",
     "LoopOptions",
     "RolloutLoop",
-    "RolloutProcess",
     "SpeakingLoop",
     "TRLAsyncGRPOTrainer",
     "TRLRolloutLoop",
     "_with_workers_own",
+    "rollout_process",
 ]
 TRLRolloutLoop = _AsyncRolloutLoop
 

@@ -27,10 +27,10 @@ from tests.integrations.trl.async_grpo.rollout_loops import (
     AsyncGRPOTrainer,
     AsyncRolloutWorker,
     LoopOptions,
-    RolloutProcess,
     TRLAsyncGRPOTrainer,
     TRLRolloutLoop,
     _with_workers_own,
+    rollout_process,
 )
 
 pytestmark = pytest.mark.filterwarnings("error::guerdon.GuerdonWarning")
@@ -163,13 +163,13 @@ def failed_worker(error: Exception) -> Any:
     with pytest.raises(type(error)):
         loop.run()
     heart = SimpleNamespace(value=time.time())
-    return make_worker(None, _failed_event=loop._failed_event, _exception_info_queue=info, _heartbeat_value=heart)
+    worker = SimpleNamespace(_failed_event=loop._failed_event, _exception_info_queue=info, _heartbeat_value=heart)
+    return checked(worker, None)
 
 
-def make_worker(process: Any, *, kind: type = AsyncRolloutWorker, **attributes: Any) -> Any:
-    """Our worker, whose process was started."""
-    worker = object.__new__(type(kind.__name__, (RolloutProcess, kind), {}))
-    vars(worker).update(attributes, _process=process)
+def checked(worker: Any, process: Any) -> Any:
+    worker._process = process
+    worker.check_health = lambda stale: AsyncRolloutWorker.check_health(worker, stale)
     return worker
 
 
@@ -185,16 +185,16 @@ def make_worker(process: Any, *, kind: type = AsyncRolloutWorker, **attributes: 
 def test_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Exception, kind: type[Exception]) -> None:
     worker = failed_worker(error)
     with pytest.raises(kind) as caught:
-        worker.check_health(300.0)
+        rollout_process.health_check(worker)(300.0)
     assert type(caught.value) is kind
     if kind is not RuntimeError:
         assert str(caught.value) == str(error)
 
 
 def test_a_heart_that_stopped_is_still_reported() -> None:
-    worker = make_worker(None, _failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=0.0))
+    worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=0.0))
     with pytest.raises(RuntimeError, match="heartbeat stale"):
-        worker.check_health(300.0)
+        rollout_process.health_check(checked(worker, None))(300.0)
 
 
 class Process:
@@ -216,10 +216,9 @@ class Process:
 
 
 def test_a_process_that_was_killed_is_reported_at_once() -> None:
-    heart = SimpleNamespace(value=time.time())
-    worker = make_worker(Process(None), _failed_event=threading.Event(), _heartbeat_value=heart)
+    worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=time.time()))
     with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
-        worker.check_health(300.0)
+        rollout_process.health_check(checked(worker, Process(None)))(300.0)
 
 
 @pytest.mark.parametrize("failed", [False, True])
@@ -228,22 +227,21 @@ def test_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
     buffer: queue.Queue[int] = queue.Queue()
     for index in range(100):
         buffer.put(index)
-    asked = []
-
-    class Worker:
-        _process: Any
-
-        def stop(self) -> None:
-            if self._process is not None:
-                asked.append(self._process)
-                self._process.asked = True
-                self._process.join(30.0)
-
-    process = Process(buffer, asked=failed)
-    worker = make_worker(process, kind=Worker, rollout_buffer=buffer, _failed_event=threading.Event())
+    worker = SimpleNamespace(
+        rollout_buffer=buffer, _process=Process(buffer, asked=failed), _failed_event=threading.Event()
+    )
     if failed:
         worker._failed_event.set()
-    worker.stop()
+    asked = []
+
+    def stop() -> None:
+        if worker._process is not None:
+            asked.append(worker._process)
+            worker._process.asked = True
+            worker._process.join(30.0)
+
+    worker.stop = stop
+    rollout_process.stop_and_drain(worker)()
     assert buffer.empty()
     assert bool(asked) is not failed
 
@@ -254,14 +252,9 @@ def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None
     context = multiprocessing.get_context("fork")
     buffer = context.Queue()
     process = context.Process(target=reward_functions.begin_a_message, args=(buffer,), daemon=True)
-
-    class Worker(AsyncRolloutWorker):  # type: ignore[misc]
-        def start(self) -> None:
-            process.start()
-
-    worker = make_worker(process, kind=Worker, rollout_buffer=buffer)
+    worker = SimpleNamespace(rollout_buffer=buffer, start=process.start, _process=process)
     worker._failed_event, worker._exception_info_queue = context.Event(), context.Queue()
-    worker.start()
+    rollout_process.start_and_read(worker)()
     try:
         assert buffer._reader.poll(60)  # it has begun to write, and waits for a reader
         process.kill()
@@ -269,7 +262,7 @@ def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None
         with pytest.raises(queue.Empty):
             buffer.get(timeout=60)
         with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
-            worker.check_health(300.0)
+            rollout_process.health_check(checked(worker, process))(300.0)
     finally:
         process.kill()
         process.join(30)

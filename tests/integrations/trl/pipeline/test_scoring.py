@@ -45,4 +45,4 @@ def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch:
         taker.join()
         assert taken == [0]
         assert not late
-        assert [column() for column in scored.columns([0, 1], {})] == [[1.0, 3.0]]
+        assert [column() for column in scored.columns([0, 1])] == [[1.0, 3.0]]

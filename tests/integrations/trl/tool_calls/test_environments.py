@@ -22,7 +22,6 @@ pytest.importorskip("trl")
 
 from guerdon import ClosedError, Limit, RegistrationError, RetryAfter, ToolError
 from guerdon.integrations.trl import Environments, environments
-from guerdon.integrations.trl.tool_calls.environments import is_busy
 from tests.integrations.trl.line_game import LineGame
 from tests.integrations.trl.tool_calls.tool_functions import Shop
 
@@ -117,7 +116,7 @@ def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
     assert (times, again["line"].ordered) == ([3, 600, 600], True)
     assert environments(LineGame).timeout_of("walk") == 180
     with pytest.raises(RegistrationError, match="can't make environments"):
-        environments(LineGame())  # type: ignore[call-overload]
+        environments(LineGame())  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="reset_timeout"):
         environments(LineGame, reset_timeout=-1)
     given: Any
@@ -147,13 +146,13 @@ def test_a_class_under_two_names_stays_one_class() -> None:
 
 
 def test_an_abandoned_call_keeps_its_environment_from_all_others(make: Any) -> None:
-    _, room = make(Room, timeout=2.0)
+    owner, room = make(Room, timeout=2.0)
     with pytest.raises(ToolError, match=r"stall took longer than 2 s"):
         room.stall(seconds=8.0)
     with pytest.raises(ToolError, match=r"stuck in Room\.stall, which timed out and can't be stopped"):
         room.act(word="a")
     deadline = time.monotonic() + 60
-    while is_busy(room) and time.monotonic() < deadline:
+    while owner.busy(room) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert room.act(word="b") == "b"  # it has returned
 

@@ -21,19 +21,7 @@ from transformers.utils import get_json_schema
 
 from guerdon import ClosedError, RegistrationError, SerializationError, Status, ToolError
 from guerdon.integrations.trl import tools
-from guerdon.integrations.trl.tool_calls.proxies import launcher_of
-from guerdon.integrations.trl.tool_calls.tools import tools_of
 from tests.integrations.trl.tool_calls import tool_functions
-
-
-def launched(tool: Callable[..., Any], *args: Any) -> Any:
-    launch = launcher_of(tool)
-    assert launch is not None
-    return launch(args, {})
-
-
-def count(text: str) -> str:
-    return text
 
 
 def shown(tool: Callable[..., Any]) -> dict[str, Any]:
@@ -93,7 +81,7 @@ def test_a_plain_function_runs_in_a_worker() -> None:
         pid = int(ours[0](0.0).split()[-1])
         assert pid != os.getpid()
         assert pid in ours.worker_pids()
-        assert launched(ours[0], 0.0, "a").result().startswith("a ")
+        assert ours.run(ours[0].__self__, (0.0, "a"), {}).result().startswith("a ")  # type: ignore[attr-defined]
         assert ours[1]() == [{"type": "text", "text": "seen"}]
 
 
@@ -227,19 +215,8 @@ def test_the_list_and_its_tools_can_be_pickled() -> None:
     with again:
         assert again[0](0.0) != ""
     assert asyncio.run(doze(0.0, label="b")) == "b"
-    owner = tools_of(nap)
-    assert owner is tools_of(doze) is not None
-    owner.close()
-
-
-def test_a_tool_may_have_any_name() -> None:
-    """Also one that an attribute of the list has."""
-    with tools([count], lane="thread") as ours:
-        (again,) = pickle.loads(pickle.dumps(list(ours)))
-        assert (ours[0](text="a"), again(text="b")) == ("a", "b")
-        owner = tools_of(again)
-        assert owner is not None
-        owner.close()
+    nap.__self__.owner.close()
+    assert nap.__self__.owner is doze.__self__.owner
 
 
 # --- refusals

@@ -13,7 +13,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,8 +20,8 @@ from typing import Any, Final
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.integrations.trl.async_grpo.group_scores import GroupScores
 from guerdon.integrations.trl.patching import Mixin
-from guerdon.integrations.trl.tool_calls.environments import Environments, environments, is_busy, owner_of
-from guerdon.integrations.trl.tool_calls.tools import tools_of
+from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, environments, is_busy, owner_of
+from guerdon.integrations.trl.tool_calls.tools import Tool
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -42,6 +41,7 @@ class _Rollout:
         completion: Kept, so that its identity stays its own; None until it has ended.
         reward: By the environment itself; NaN if there is none.
         failed: Whether its ``get_reward`` failed.
+        pool: Where the environment goes then; None until TRL gives it back.
     """
 
     environment: Any
@@ -50,28 +50,31 @@ class _Rollout:
     completion: object = None
     reward: float = math.nan
     failed: bool = False
+    pool: EnvironmentPool | None = None
 
 
 class EnvironmentPool(list[Any]):
-    """Instances between two rollouts. It loses those that an earlier call still has.
+    """Instances that wait for a rollout.
 
     Args:
-        kept: Identities of environments that no rollout may have yet.
+        kept: By identity of the environment, the rollouts that keep theirs for a while.
     """
 
-    def __init__(self, instances: list[Any], kept: AbstractSet[int]) -> None:
+    def __init__(self, instances: list[Any], kept: Mapping[int, _Rollout]) -> None:
         super().__init__(instances)
         self._kept = kept
 
     def append(self, environment: Any) -> None:
+        rollout = self._kept.get(id(environment))
+        if rollout is None:
+            self.take_back(environment)
+        else:
+            rollout.pool = self
+
+    def take_back(self, environment: Any) -> None:
+        """Takes an instance, unless an earlier call still has it."""
         if not is_busy(environment):
             super().append(environment)
-
-    def __bool__(self) -> bool:
-        """Returns whether an instance is free. TRL asks before it draws the last one."""
-        self[:] = [one for one in self if not is_busy(one)]
-        self.sort(key=lambda one: id(one) not in self._kept)
-        return len(self) > 0 and id(self[-1]) not in self._kept
 
 
 class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
@@ -95,7 +98,7 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
         # The rollout of the last reset: TRL draws, resets and starts one rollout at a time.
         self._drawn: _Rollout | None = None
         self._ended: dict[int, _Rollout] = {}  # by the identity of the completion
-        self._kept: set[int] = set()  # identities of environments whose groups are not scored
+        self._kept: dict[int, _Rollout] = {}  # by the identity of the environment
         pools = self._environment_pool if self.environment_factories is not None else {}
         self._owners = [owner for instances in pools.values() if (owner := owner_of(instances[0])) is not None]
         for owner in self._owners:
@@ -108,8 +111,9 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
         for owner in self._owners:
             owner.close()
         for tool in self.tools or ():
-            if (ours := tools_of(tool)) is not None:
-                ours.close()
+            proxied = getattr(tool, "__self__", None)
+            if isinstance(proxied, Tool):
+                proxied.owner.close()
 
     def reset(self, owner: Environments, environment: object, kwargs: Mapping[str, Any]) -> Any:
         """Notes which environment the next rollout has. TRL gets a placeholder where the reset runs
@@ -133,7 +137,9 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
             return []
         rollouts = [self._ended.pop(id(completion)) for completion in completions]
         for one in rollouts:
-            self._kept.discard(id(one.environment))
+            self._kept.pop(id(one.environment), None)
+            if one.pool is not None:
+                one.pool.take_back(one.environment)
         return rollouts
 
     def _generate_one(self, prompt: Any, *args: Any, **named: Any) -> Any:
@@ -147,12 +153,13 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
         if rollout.row is not None:
             began = time.monotonic()
             _append_observation(prompt, await rollout.owner.reset(environment, rollout.row).aresult())
-            self._rates["env/reset_s"][0] += time.monotonic() - began  # TRL counts it
+            self._rates["guerdon/env/reset_s"][0] += time.monotonic() - began
+            self._rates["guerdon/env/reset_s"][1] += 1
         result = await generate()
         rollout.completion = result[0]
         self._ended[id(result[0])] = rollout
         if self.keeps_environments:
-            self._kept.add(id(environment))
+            self._kept[id(environment)] = rollout
         if type(environment) in self.environment_kinds:
             await self._take_reward(rollout)
         return result
@@ -160,7 +167,7 @@ class EnvironmentRollouts(Mixin):  # type: ignore[misc]  # trl is not typed
     async def _take_reward(self, rollout: _Rollout) -> None:
         name = type(rollout.environment).__name__
         try:
-            number = float(await rollout.owner.reward(rollout.environment))
+            number = float(await rollout.owner.start(rollout.environment, REWARD, (), {}).aresult())
             if not math.isfinite(number):
                 raise ValueError(f"get_reward gave {number!r}")
             rollout.reward = number

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +57,14 @@ class GroupScores:
             column[sample] = np.nan
 
 
-async def weighted_column(index: int, /, *, guerdon_scores: GroupScores, **_: Any) -> list[float]:
-    """Returns one column of a group that was scored: a reward function for TRL."""
-    values: list[float] = (guerdon_scores.weights[index] * guerdon_scores.columns[index]).tolist()
+current_scores: ContextVar[GroupScores] = ContextVar("guerdon_scored")
+"""The rewards of the group that the running task scores."""
+
+
+async def weighted_column(index: int, /, **_: Any) -> list[float]:
+    """Returns one column of the group that the running task scores: a reward function for TRL."""
+    scores = current_scores.get()
+    values: list[float] = (scores.weights[index] * scores.columns[index]).tolist()
     return values
 
 

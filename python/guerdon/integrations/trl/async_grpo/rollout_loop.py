@@ -23,7 +23,7 @@ from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 from guerdon._batch.trainer.column import RewardColumn
 from guerdon.errors import GuerdonError
 from guerdon.integrations.trl.async_grpo.environment_rollouts import EnvironmentRollouts
-from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, weighted_column
+from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, current_scores, weighted_column
 from guerdon.integrations.trl.reward_funcs import dispatcher_of
 
 _HEARTBEAT_S: Final = 1.0
@@ -110,8 +110,11 @@ class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]
         group.rollout_rewards = [
             None if failed else reward for reward, failed in zip(group.rollout_rewards, scored.failed, strict=True)
         ]
-        group.reward_kwargs = {**group.reward_kwargs, "guerdon_scores": scored}
-        samples: list[Any] = await super()._score_group(group)
+        token = current_scores.set(scored)
+        try:
+            samples: list[Any] = await super()._score_group(group)
+        finally:
+            current_scores.reset(token)
         indices = [index for index, rows in enumerate(group.completions_sequences) for _ in rows]
         for sample, index in zip(samples, indices, strict=True):
             for name, values in zip(self.reward_func_names, scored.columns, strict=False):

@@ -1,7 +1,7 @@
 """TRL's asynchronous GRPO trainer with rewards that don't hold it up, and `concurrent_groups=`.
 
 All that TRL's trainer takes goes on to it. Our parts are put on its own instance afterwards: the
-class of the rollout loop and its arguments, and the class of the worker.
+class of the rollout loop and its arguments, and the worker's `start`, `stop` and `check_health`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_reward_model
 from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop, make_loop
-from guerdon.integrations.trl.async_grpo.rollout_process import RolloutProcess
+from guerdon.integrations.trl.async_grpo.rollout_process import health_check, start_and_read, stop_and_drain
 from guerdon.integrations.trl.reward_funcs import (
     check_group_sizes,
     dispatcher_of,
@@ -88,7 +88,9 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
             concurrent_groups=self.concurrent_groups,
             max_staleness=self.args.max_staleness,
         )
-        worker.__class__ = type(type(worker).__name__, (RolloutProcess, type(worker)), {})
+        worker.check_health = health_check(worker)
+        worker.stop = stop_and_drain(worker)
+        worker.start = start_and_read(worker)
 
     def _inner_training_loop(self, *args: Any, **named: Any) -> Any:
         # TRL starts its rollout process at the first `train`; a second would wait for it forever.

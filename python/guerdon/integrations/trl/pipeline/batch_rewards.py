@@ -1,14 +1,13 @@
 """A mixin before a trainer of TRL: the rewards of a batch, as TRL's function asks for them.
 
 TRL makes a batch in one function, ``_generate_and_score_completions``. Its first pass starts
-rewards on the dispatchers; in a `Replay` the function gets the finished ones. Ranks agree on errors
-before they raise.
+rewards on the dispatchers; in a replay the function gets the finished ones, and stubs that return
+the earlier generation. Ranks agree on errors before they raise.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -49,6 +48,10 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
     # --- what TRL's function calls
 
     def _generate(self, prompts: Any) -> Any:
+        replay = self._replaying
+        if replay is not None:
+            replay.generates = True
+            return self._family.generated([[self._tokenizer.eos_token_id]] * len(prompts), [""] * len(prompts))
         generated, early = self._generating, None
         # If overlap is on, completions are scored as they end.
         if generated is not None and self.pipeline.overlap and self._rank_exchange(len(prompts)) is None:
@@ -76,34 +79,37 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
             return super()._generate_single_turn(prompt_ids, *args, **named)
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **named: Any) -> Any:
+        replay = self._replaying
+        if replay is not None:
+            return replay.log_probabilities(), None, None
         computed = super()._get_per_token_logps_and_entropies(*args, **named)
         if self._generating is not None and self._family.penalizes and self.pipeline.defers:
             self._generating.log_probabilities.append(computed[0])
         return computed
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        given = inputs, prompts, completions, completion_ids_list
         replay = self._replaying
         if replay is not None:
-            return self._finished(replay.generated, replay.rows, given)
+            replay.rewards = True
+            batch = replay.generated  # the arguments are stubs
+            return self._finished(self.scoring_of(batch), replay.rows, *map(replay.pick, batch.given))
         generated = self._generating or GeneratedBatch(inputs, 0)  # of an evaluation
+        generated.given = inputs, prompts, completions, completion_ids_list
+        generated.environments = self.environments or []
+        generated.generated_at = time.monotonic()
+        scoring = self._new_scoring(len(prompts))
         try:
-            self._start_rewards(generated, given)
-            scoring = self.scoring_of(generated)
+            scoring = self._begin(generated, scoring)
+            self._score_others(scoring, *generated.given)
+            if self._generating is not None and self.pipeline.defers:
+                rows = len(prompts) * self.accelerator.num_processes
+                return torch.zeros(rows, len(self.reward_funcs), device=self.accelerator.device)
             generated.groups_in_flight = scoring.open_groups()
             self.complete(scoring)
         except BaseException:
-            generated.cancel()
+            scoring.cancel()
             raise
-        return self._finished(generated, range(len(prompts)), given)
-
-    def _defer_rewards(self, *given: Any) -> torch.Tensor:
-        """Starts the rewards of the batch that is generated. Its replay asks for the rewards, and a
-        user's overrides get those; TRL gets zeros here."""
-        assert self._generating is not None
-        self._start_rewards(self._generating, given)
-        rows = len(given[0]) * self.accelerator.num_processes
-        return torch.zeros(rows, len(self.reward_funcs), device=self.accelerator.device)
+        return self._finished(scoring, range(len(prompts)), *generated.given)
 
     @property
     def _group_size(self) -> int:
@@ -135,25 +141,30 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
         logs = {"log_extra": self._log_completion_extra, "log_metric": self._log_metric}
         return {"trainer_state": self.state, **logs}
 
-    def _start_rewards(self, generated: GeneratedBatch, given: tuple[Any, ...]) -> None:
-        """Starts the rewards of a batch, on all ranks or on none, if they did not begin while it
-        was generated; runs the trainer's own functions."""
-        generated.given = inputs, prompts, completions, completion_ids = given
-        generated.environments = self.environments or []
-        generated.generated_at = time.monotonic()
+    def _begin(self, generated: GeneratedBatch, scoring: BatchScoring) -> BatchScoring:
+        """Starts the rewards of a batch, on all ranks or on none.
+
+        Returns:
+            The scoring, or the one that began while the batch was generated.
+        """
+        inputs, prompts, completions, completion_ids = generated.given
         early = generated.early_scoring
         with raised_together(self):
-            if early is None or not early.finish(completions, completion_ids):
-                generated.cancel()
-                generated.scoring = self._new_scoring(len(prompts))
+            if early is not None and early.finish(completions, completion_ids):
+                scoring = early.scoring
+            else:
+                if early is not None:
+                    early.scoring.cancel()
+                generated.scoring = scoring
                 whole = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
                 live = {} if self.environments is None else {"environments": self.environments}
-                generated.scoring.begin({**columns_of(inputs), **whole, **self._common, **live})
-        self._score_others(self.scoring_of(generated), *given)
+                scoring.begin({**columns_of(inputs), **whole, **self._common, **live})
+        return scoring
 
     def _score_others(
         self, scoring: BatchScoring, inputs: Any, prompts: Any, completions: Any, completion_ids: Any
     ) -> None:
+        """Runs the trainer's own functions."""
         if not scoring.others:
             return
         functions = list(self.reward_funcs)
@@ -165,10 +176,9 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
         first = self.accelerator.process_index * len(prompts)
         scoring.take_others(rewards[first : first + len(prompts)].cpu().numpy())
 
-    def _finished(self, generated: GeneratedBatch, rows: Sequence[int], given: Sequence[Any]) -> torch.Tensor:
+    def _finished(self, scoring: BatchScoring, rows: Any, *given: Any) -> torch.Tensor:
         """The rewards of all ranks for some rows of each; they are complete."""
-        scored = dict(zip(("prompts", "completions", "completion_ids"), generated.given_of(rows)[1:], strict=True))
-        with patched(self, {"reward_funcs": self.scoring_of(generated).columns(list(rows), scored)}):
+        with patched(self, {"reward_funcs": scoring.columns(list(rows))}):
             return super()._calculate_rewards(*given)
 
 

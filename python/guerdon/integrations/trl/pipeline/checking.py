@@ -58,6 +58,26 @@ def check_pipeline(
     return pipeline
 
 
+def without_replays(pipeline: Pipeline, overrides: Sequence[type]) -> Pipeline:
+    """Returns the pipeline less the parts that ask for rewards a second time, with stubs.
+
+    Args:
+        overrides: Classes that override `_calculate_rewards` in front of the pipeline. They would
+            get the stubs.
+    """
+    if not overrides or not pipeline.defers:
+        return pipeline
+    left = replace(pipeline, mini_batch=False, lookahead=0)
+    warnings.warn(
+        f"pipeline={_as_written(pipeline)}: {overrides[0].__name__} overrides _calculate_rewards of a trainer with a pipeline, "
+        "and mini_batch and lookahead would call it with stubs in place of the completions. The trainer goes on with "
+        f"pipeline={_as_written(left)}. To have them, derive the class from TRL's trainer and make it with pipelined().",
+        GuerdonWarning,
+        stacklevel=3,
+    )
+    return left
+
+
 def _as_written(pipeline: Pipeline) -> str:
     """Returns the option as a user would write it."""
     names = [name for name, preset in PRESETS.items() if preset == pipeline]

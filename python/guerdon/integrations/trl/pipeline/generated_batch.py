@@ -44,59 +44,36 @@ class GeneratedBatch:
     generated_at: float = field(default_factory=time.monotonic)
     groups_in_flight: int = 0
 
-    def given_of(self, rows: Sequence[int]) -> list[list[Any]]:
-        """What TRL gave its reward functions of some rows."""
-        return [[values[row] for row in rows] for values in self.given]
-
     def cancel(self) -> None:
         if self.scoring is not None:
             self.scoring.cancel()
 
 
+@dataclass
 class Replay:
-    """A second call of TRL's function, for these rows of a batch in this order.
-
-    It replaces methods of the trainer, a user's overrides included: nothing is generated a second
-    time, and an override of the rewards gets what the rows were generated with.
+    """The rows of a batch, in this order, for which TRL's function is called a second time.
 
     Attributes:
-        attributes: What the trainer has during the call, by name.
-        complete: Whether the function asked for what it would generate and for its rewards.
+        generates: Whether the function asked for what it would generate.
+        rewards: Whether it asked for rewards.
     """
 
-    def __init__(self, trainer: Any, generated: GeneratedBatch, rows: Sequence[int]) -> None:
-        self.generated = generated
-        self.rows = list(rows)
-        self._trainer = trainer
-        self._calculate = trainer._calculate_rewards
-        self._log_probabilities = iter(generated.log_probabilities)
-        self._asked: set[str] = set()
-        self.attributes = {
-            "_replaying": self,
-            "_generate": self._stubs,
-            "_get_per_token_logps_and_entropies": self._known_log_probabilities,
-            "_calculate_rewards": self._rewards,
-        }
+    generated: GeneratedBatch
+    rows: Sequence[int]
+    generates: bool = False
+    rewards: bool = False
+    _given: int = 0
 
-    @property
-    def complete(self) -> bool:
-        return len(self._asked) == 2
+    def pick(self, values: Sequence[Any]) -> list[Any]:
+        return [values[row] for row in self.rows]
 
-    def _stubs(self, prompts: Sequence[Any]) -> Any:
-        """Completions of one token."""
-        self._asked.add("generation")
-        trainer = self._trainer
-        return trainer._family.generated([[trainer._tokenizer.eos_token_id]] * len(prompts), [""] * len(prompts))
-
-    def _known_log_probabilities(self, *_: Any, **__: Any) -> tuple[Any, None, None]:
+    def log_probabilities(self) -> Any | None:
         """The next that the batch was generated with, as if each completion were one token."""
-        known = next(self._log_probabilities, None)
-        return None if known is None else known[self.rows].unsqueeze(1), None, None
-
-    def _rewards(self, *_: Any) -> Any:
-        """The rewards of the rows, whose arguments are TRL's for the whole batch."""
-        self._asked.add("rewards")
-        return self._calculate(*self.generated.given_of(self.rows))
+        known = self.generated.log_probabilities
+        if self._given == len(known):
+            return None
+        self._given += 1
+        return known[self._given - 1][list(self.rows)].unsqueeze(1)
 
 
 def select_rows(output: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:

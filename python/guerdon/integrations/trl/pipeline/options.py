@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from guerdon._engine.dispatcher_options import flag
 from guerdon.errors import RegistrationError
 
 MAX_LOOKAHEAD: Final = 16
@@ -40,8 +39,9 @@ class Pipeline:
     lookahead: int = 0
 
     def __post_init__(self) -> None:
-        flag("overlap", self.overlap)
-        flag("mini_batch", self.mini_batch)
+        for name in ("overlap", "mini_batch"):
+            if not isinstance(getattr(self, name), bool):
+                raise RegistrationError(f"Pipeline({name}={getattr(self, name)!r}): expected True or False.")
         ahead: object = self.lookahead
         if isinstance(ahead, bool) or not isinstance(ahead, int) or not 0 <= ahead <= MAX_LOOKAHEAD:
             raise RegistrationError(

@@ -16,7 +16,7 @@ import numpy as np
 
 from guerdon._batch.trainer.batches import TrainerBatch
 from guerdon._batch.trainer.column import RewardColumn
-from guerdon.errors import ClosedError, GuerdonError
+from guerdon.errors import ClosedError
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
 from guerdon.results.status import Status
@@ -169,20 +169,15 @@ class BatchScoring:
         count = len(result.functions)
         return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
 
-    def columns(
-        self, rows: Sequence[int], given: Mapping[str, Sequence[Any]]
-    ) -> list[Callable[..., list[float | None]]]:
+    def columns(self, rows: Sequence[int]) -> list[Callable[..., list[float | None]]]:
         """Returns for each function of the list one that gives the values of these rows, in TRL's
         contract.
 
         Only for rows whose group, or the whole batch, is complete.
-
-        Args:
-            given: What of the rows was scored, by the names of a function's arguments.
         """
         values = self._values[rows]
         values[self._failed[rows]] = np.nan
-        return [_column(values[:, place], given) for place in range(len(self._functions))]
+        return [_column(values[:, place]) for place in range(len(self._functions))]
 
     def open_groups(self) -> int:
         """Groups that are not complete now."""
@@ -208,16 +203,10 @@ class BatchScoring:
             self._failed[rows] |= failed_samples(rewards, status)
 
 
-def _column(values: NDArray[np.float32], scored: Mapping[str, Sequence[Any]]) -> Callable[..., list[float | None]]:
+def _column(values: NDArray[np.float32]) -> Callable[..., list[float | None]]:
     known: list[float | None] = [None if value != value else value for value in values.tolist()]
 
-    def column(**given: Any) -> list[float | None]:
-        for name, parts in scored.items():
-            if list(given.get(name, parts)) != parts:
-                raise GuerdonError(
-                    f"an override of _calculate_rewards gives reward functions other {name} than the trainer has, and those "
-                    "were scored already: change them in _generate, or in the reward functions."
-                )
+    def column(**_: object) -> list[float | None]:
         return known
 
     return column

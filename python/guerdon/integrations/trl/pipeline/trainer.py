@@ -26,7 +26,7 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, GuerdonWarning, RegistrationError
 from guerdon.integrations.trl.patching import patched, replace_argument
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
-from guerdon.integrations.trl.pipeline.checking import check_pipeline
+from guerdon.integrations.trl.pipeline.checking import check_pipeline, without_replays
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
@@ -72,10 +72,14 @@ class PipelinedTrainer(BatchRewards):
             raise RegistrationError(
                 "a dispatcher in reward_funcs is closed: make a new one, or close it after the training."
             )
+        overrides = overriding(type(self), "_calculate_rewards")
+        kinds = type(self).__mro__
+        in_front = kinds[: kinds.index(PipelinedTrainer)]
+        self.pipeline = without_replays(self.pipeline, [one for one in overrides if one in in_front])
         problems = override_problems(type(self), PipelinedTrainer)
         self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
         if self.pipeline.mini_batch:
-            for one in overriding(type(self), "_calculate_rewards"):
+            for one in overrides:
                 warnings.warn(
                     f"mini_batch: {one.__name__} overrides _calculate_rewards, which gets a few groups at a time, in the order in "
                     "which they are scored: what it computes over a whole batch differs from TRL's.",
@@ -201,7 +205,7 @@ class PipelinedTrainer(BatchRewards):
     def _generate_batch(self, generated: GeneratedBatch) -> None:
         """Generates a batch and starts its rewards; its logs are kept apart."""
         generated.logs = empty_logs(self)
-        values = {**generated.logs, "_generating": generated, "_calculate_rewards": self._defer_rewards}
+        values = {**generated.logs, "_generating": generated}
         # Trained on later, the importance ratio needs the log-probabilities of the policy that
         # generated. TRL computes them where it thinks that the batch outlives an optimizer step.
         if self.pipeline.lookahead:
@@ -233,12 +237,12 @@ class PipelinedTrainer(BatchRewards):
         Returns:
             A tensor with one advantage per row.
         """
-        replay = Replay(self, generated, rows)
+        replay = Replay(generated, list(rows))
         logs = recording(self, generated) if record else nullcontext()
-        given = {**self._family.neutral, **replay.attributes, **({} if record else empty_logs(self))}
-        with patched(self, given), logs:
+        neutral = {**self._family.neutral, "_replaying": replay, **({} if record else empty_logs(self))}
+        with patched(self, neutral), logs:
             advantages = super()._generate_and_score_completions([{"prompt": ""}] * len(replay.rows))["advantages"]
-        if not replay.complete or len(advantages) != len(replay.rows):
+        if not (replay.generates and replay.rewards and len(advantages) == len(replay.rows)):
             raise changed("TRL's trainer made the advantages of a batch without asking for its rewards")
         if record:
             log_pipeline(self, generated)
@@ -255,8 +259,8 @@ class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # ty
     dispatcher is the whole list, weights other than its own are refused when training starts.
     Functions that belong to no dispatcher get one of the trainer's own.
 
-    A subclass's overrides stay in force: its loss, its generation, its rewards. `pipelined` gives
-    pipelines to a class that derives from TRL's.
+    A subclass that overrides `_calculate_rewards` goes on without ``mini_batch`` and ``lookahead``,
+    with a warning. `pipelined` gives both to a class that derives from TRL's.
 
     Args:
         pipeline: What goes on while rewards are computed: a `Pipeline`, or ``"off"``,

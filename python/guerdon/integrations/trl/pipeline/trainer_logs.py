@@ -39,8 +39,19 @@ def empty_logs(trainer: Any) -> dict[str, Any]:
 
 
 def log_pipeline(trainer: Any, generated: GeneratedBatch) -> None:
-    """Adds how the pipeline did with a batch to the trainer's next log: the metrics of docs/trl.md,
-    as the ranks' mean, of `wait_s` the maximum."""
+    """Adds how the pipeline did with a batch to the trainer's next log: the ranks' mean, of
+    `wait_s` the maximum.
+
+    - ``wait_s``: seconds that the trainer waited for rewards.
+    - ``reward_s``: seconds from the first sample's submission to the last outcome.
+    - ``hidden_frac``: the share of ``reward_s`` in which the trainer did something else.
+    - ``groups_in_flight``: groups without all their rewards when training asked for the batch, over
+      all batches.
+    - ``early_frac``: the share of the samples whose scoring began while others were generated.
+    - ``age_s``: seconds from the batch's generation until all of it was handed to training.
+    - ``staleness_steps``: optimizer steps between the policy that wrote it and the one trained now.
+    - ``staleness_batches``: batches generated since.
+    """
     scoring, early = trainer.scoring_of(generated), generated.early_scoring
     wait, reward = scoring.waited_s, scoring.reward_s
     values = {

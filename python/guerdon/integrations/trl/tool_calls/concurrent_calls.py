@@ -36,32 +36,35 @@ class ConcurrentToolCalls(Mixin):  # type: ignore[misc]  # trl is not typed
         score: Callable[[Any], Any] = super()._generate_and_score_completions
         if self.environment_factories is None:
             return score(inputs)
-        aside = self._put_aside()
+        pool = self._environment_pool
+        free = self._free_environments()
         ahead = _BatchResets(self, inputs)
         owners = self._environment_owners()
         for owner in owners:
             owner.reset_source = None if owner.ordered else ahead.reset
         try:
-            return score(inputs)
+            with patched(self, {"_environment_pool": free}):
+                return score(inputs)
         finally:
             for owner in owners:
                 owner.reset_source = None
             ahead.end()
-            for name, instances in aside.items():
-                self._environment_pool[name].extend(instances)
+            for name, instances in free.items():
+                known = {id(one) for one in pool[name]}
+                pool[name].extend(one for one in instances if id(one) not in known)
 
     def _environment_owners(self) -> list[Environments]:
         return [owner for owner in (self.environment_factories or {}).values() if isinstance(owner, Environments)]
 
-    def _put_aside(self) -> dict[Any, list[Any]]:
-        """Takes from the pool, and returns, the environments of batches whose rewards are missing;
-        drops those that an earlier call still has."""
+    def _free_environments(self) -> dict[Any, list[Any]]:
+        """Returns the pool without the environments in use, of batches whose rewards are missing;
+        it loses those that an earlier call still has."""
         used = {id(one) for one in self._environments_in_use()}
-        aside: dict[Any, list[Any]] = {}
+        free: dict[Any, list[Any]] = {}
         for name, instances in self._environment_pool.items():
-            aside[name] = [one for one in instances if id(one) in used]
-            instances[:] = [one for one in instances if id(one) not in used and not is_busy(one)]
-        return aside
+            instances[:] = [one for one in instances if id(one) in used or not is_busy(one)]
+            free[name] = [one for one in instances if id(one) not in used]
+        return free
 
     def _tool_call_loop(self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, *rest: Any) -> Any:
         sync, late = self._sync_tool_dicts, self._async_tool_dicts

@@ -16,19 +16,18 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from guerdon._functions.callables import is_async
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
 from guerdon._worker.invoke.reasons import reason_of
-from guerdon.errors import ToolError
+from guerdon.errors import ClosedError, ToolError
 from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
 from guerdon.results.status import Status
 
-Owner = TypeVar("Owner")
 _Job = tuple[Future[Any], Callable[[], Any]]
 # Seconds that an async call, which was cancelled, gets to end before the next one fails.
 _END_S: Final = 0.5
@@ -37,34 +36,33 @@ _POLL_S: Final = 0.005
 _warned: set[str] = set()  # methods whose thread was left behind; written by their calls
 
 
-class EnvironmentThread(Generic[Owner]):
+class EnvironmentThread:
     """Runs the calls of one environment. Its thread begins with the first sync one.
 
     Args:
         name: Of the thread.
         loop: For async calls; the environments of a factory share it.
-        owner: The factory that made the environment.
 
     Attributes:
-        environment: Kept where there can be no weak reference to it.
         running: The calls whose code runs now. Each adds and removes itself.
     """
 
-    def __init__(self, name: str, loop: EventLoopThread, owner: Owner) -> None:
-        self.owner = owner
-        self.environment: object = None
+    def __init__(self, name: str, loop: EventLoopThread) -> None:
         self._name = name
         self._loop = loop
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._begun = False  # under the lock
+        self._begun = False  # under the lock, as is `_closed`
+        self._closed = False
         self._lock = threading.Lock()
         self.running: list[EnvironmentCall] = []
 
     def start(self, call: EnvironmentCall) -> Future[Any]:
         """Starts the code of a call: a sync one's after that of the earlier ones."""
-        if call.asynchronous:
-            return self._loop.start(call.awaited_on_loop())
         with self._lock:
+            if self._closed:
+                raise ClosedError("the environments were closed: make new ones with environments(factory).")
+            if call.asynchronous:
+                return self._loop.start(call.awaited_on_loop())
             if not self._begun:
                 threading.Thread(target=_run_jobs, args=(self._queue,), name=self._name, daemon=True).start()
                 self._begun = True
@@ -72,9 +70,14 @@ class EnvironmentThread(Generic[Owner]):
             self._queue.put((future, call))
             return future
 
+    def close(self) -> None:
+        """Refuses further calls, and ends the thread; what it runs is left behind."""
+        with self._lock:
+            self._closed = True
+        self.end()
+
     def end(self) -> None:
-        """Ends the thread; what it runs is left behind. Takes no lock: it is called where garbage
-        is collected."""
+        """Ends the thread. Takes no lock: it is called where garbage is collected."""
         self._queue.put(None)
 
 
@@ -88,7 +91,7 @@ class EnvironmentCall(LocalCall):
         timeout: Seconds that it may run, for messages.
     """
 
-    thread: EnvironmentThread[Any]
+    thread: EnvironmentThread
     name: str
     timeout: float
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, ToolError
 from guerdon.functions import reward
 from guerdon.integrations.trl.tool_calls.environments import REWARD, Environments, owner_of, user_class_of
 from guerdon.limits import Limit
+from guerdon.results.status import Status
 
 # Rewards of environments that may be computed at once in this process.
 _MAX_CONCURRENT = 128
@@ -49,7 +50,7 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
                 f"two factories make environments of classes called {name}, whose rewards would be two columns of that "
                 "name: rename one."
             )
-        rewards[name] = reward(_GetReward(kind), name=name, timeout=longest, limit=limit)
+        rewards[name] = reward(_GetReward(kind, longest), name=name, timeout=longest, limit=limit)
     dispatcher = Dispatcher(rewards.values(), workers=1)
     for index, column in zip(kinds, dispatcher.reward_funcs, strict=True):
         functions[index] = column
@@ -58,10 +59,14 @@ def use_reward_columns(functions: list[Any], factories: Sequence[Environments]) 
 
 @dataclass(frozen=True, eq=False)
 class _GetReward:
-    """``get_reward`` of one class of environments; abstains on others. Its factory's timeout may be
-    shorter than the column's."""
+    """``get_reward`` of one class of environments; abstains on others.
+
+    Attributes:
+        timeout: Of the column. Environments of a factory with a shorter one end by that.
+    """
 
     kind: type
+    timeout: float
 
     async def __call__(self, environment: Any) -> Any:
         if user_class_of(type(environment)) is not user_class_of(self.kind):
@@ -70,7 +75,14 @@ class _GetReward:
         if owner is None:  # made by the caller and by no factory
             value = await asyncio.to_thread(environment.get_reward)
             return await value if inspect.isawaitable(value) else value
-        return await owner.reward(environment)
+        own = owner.timeout_of(REWARD)
+        try:
+            async with asyncio.timeout(own if own < self.timeout else None) as bound:
+                return await owner.reward(environment)
+        except TimeoutError:
+            if bound.expired():
+                raise ToolError(f"get_reward took longer than {own:g} s", Status.TIMEOUT) from None
+            raise
 
 
 def _environment_class_of(function: Any) -> type | None:

@@ -17,19 +17,19 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, cast, overload
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict, Unpack, overload
 
-from guerdon._engine.dispatcher_options import bound, flag
+from guerdon._engine.dispatcher_options import bound
 from guerdon._functions.callables import is_async, name_of
 from guerdon._lanes.lane_threads import LaneThread
-from guerdon.errors import ClosedError, RegistrationError
+from guerdon.errors import RegistrationError
 from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThread
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 from guerdon.limits import Limit
 
-P = ParamSpec("P")
 Factory = Callable[[], object]
 
 _USER_CLASS = "__guerdon_plain__"
@@ -37,22 +37,19 @@ RESET: Final = "reset"
 REWARD: Final = "get_reward"
 
 
-class _OfOneOrMany(Protocol[P]):
-    """The type of `environments`; its options are those of the function."""
-
-    @overload
-    def __call__(
-        self, factory: Mapping[str, Factory], *args: P.args, **options: P.kwargs
-    ) -> dict[str, Environments]: ...
-    @overload
-    def __call__(self, factory: Factory, *args: P.args, **options: P.kwargs) -> Environments: ...
+class _EnvironmentOptions(TypedDict, total=False):
+    timeout: float
+    reset_timeout: float
+    reward_timeout: float
+    limit: Limit | None
+    retries: int
+    ordered: bool
 
 
-def _of_one_or_many(function: Callable[Concatenate[Any, P], Any]) -> _OfOneOrMany[P]:
-    return cast("_OfOneOrMany[P]", function)
-
-
-@_of_one_or_many
+@overload
+def environments(factory: Mapping[str, Factory], **options: Unpack[_EnvironmentOptions]) -> dict[str, Environments]: ...
+@overload
+def environments(factory: Factory, **options: Unpack[_EnvironmentOptions]) -> Environments: ...
 def environments(
     factory: Factory | Mapping[str, Factory],
     *,
@@ -103,31 +100,31 @@ def environments(
         >>> counter.add(by=2), isinstance(counter, Counter)
         (2, True)
     """
-    options = {
-        "timeout": bound("timeout", timeout),
-        "reset_timeout": bound("reset_timeout", reset_timeout),
-        "reward_timeout": bound("reward_timeout", reward_timeout),
-        "limit": limit,
-        "retries": retries,
-        "ordered": flag("ordered", ordered),
-    }
-
-    def made(one: Factory) -> Environments:
-        return one if isinstance(one, Environments) else Environments(one, options)
-
-    return {name: made(one) for name, one in factory.items()} if isinstance(factory, Mapping) else made(factory)
+    if not isinstance(ordered, bool):
+        raise RegistrationError(f"ordered={ordered!r}: expected True or False.")
+    options = _EnvironmentOptions(
+        timeout=bound("timeout", timeout),
+        reset_timeout=bound("reset_timeout", reset_timeout),
+        reward_timeout=bound("reward_timeout", reward_timeout),
+        limit=limit,
+        retries=retries,
+        ordered=ordered,
+    )
+    if isinstance(factory, Mapping):
+        return {name: environments(one, **options) for name, one in factory.items()}
+    return factory if isinstance(factory, Environments) else Environments(factory, options)
 
 
 def owner_of(environment: object) -> Environments | None:
     """The `Environments` that made an environment; None if none did."""
-    thread = _threads.get(id(environment))
-    return None if thread is None else thread.owner
+    made = _made.get(id(environment))
+    return None if made is None else made.owner
 
 
 def is_busy(environment: object) -> bool:
     """Returns whether a call of this environment runs now."""
-    thread = _threads.get(id(environment))
-    return thread is not None and bool(thread.running)
+    made = _made.get(id(environment))
+    return made is not None and bool(made.thread.running)
 
 
 def user_class_of(kind: type) -> type:
@@ -136,8 +133,22 @@ def user_class_of(kind: type) -> type:
     return plain
 
 
+@dataclass(frozen=True)
+class _MadeEnvironment:
+    """An environment that a factory made.
+
+    Attributes:
+        reference: Weak, with a callback that ends the thread; the environment itself where there
+            can be no such reference (a class with ``__slots__``).
+    """
+
+    reference: object
+    owner: Environments
+    thread: EnvironmentThread
+
+
 # Keys are identities, since an environment may have no hash. Factories add and drop entries.
-_threads: dict[int, EnvironmentThread[Environments]] = {}
+_made: dict[int, _MadeEnvironment] = {}
 _classes_lock = threading.Lock()
 
 
@@ -151,7 +162,7 @@ class Environments:
         counter: The counts of all calls.
     """
 
-    def __init__(self, factory: Factory, options: Mapping[str, Any]) -> None:
+    def __init__(self, factory: Factory, options: _EnvironmentOptions) -> None:
         if not callable(factory):
             raise RegistrationError(
                 f"{factory!r} can't make environments: give a class, or a function without arguments."
@@ -162,7 +173,6 @@ class Environments:
         self.__name__ = name_of(factory)
         self.reset_source: Callable[[Environments, object, Mapping[str, Any]], Any] | None = None
         self.counter = CallCounter()
-        self._closed = False
         self._loop = EventLoopThread("guerdon environments", patience=0.0)
         made = functools.partial(Executor, lane="asyncio", counter=self.counter)
         self._resets = made(RESET, timeout=options["reset_timeout"], limit=options["limit"], retries=options["retries"])
@@ -185,12 +195,18 @@ class Environments:
         return environment
 
     def _remember(self, environment: object) -> None:
-        thread = EnvironmentThread(f"guerdon environment {type(environment).__name__}", self._loop, self)
-        _threads[id(environment)] = thread
+        key = id(environment)
+        thread = EnvironmentThread(f"guerdon environment {type(environment).__name__}", self._loop)
+
+        def gone(_: object) -> None:  # maybe in the middle of anything: it takes no lock
+            _made.pop(key, None)
+            thread.end()
+
         try:
-            weakref.finalize(environment, _forget, id(environment), thread).atexit = False
-        except TypeError:  # a class with __slots__
-            thread.environment = environment
+            reference: object = weakref.ref(environment, gone)
+        except TypeError:
+            reference = environment
+        _made[key] = _MadeEnvironment(reference, self, thread)
 
     def stats(self) -> dict[str, CallCount]:
         """By method: calls, how many failed, how many timed out, and the seconds they ran."""
@@ -202,55 +218,55 @@ class Environments:
 
     def close(self) -> None:
         """Ends the threads and the loop; calls in flight are cancelled."""
-        self._closed = True
         for executor in (self._resets, self._rewards, self._methods):
             executor.close()
-        for key, thread in list(_threads.items()):
-            if thread.owner is self:
-                thread.end()
-                if thread.environment is not None:
-                    del _threads[key]
+        for key, made in list(_made.items()):
+            if made.owner is self:
+                made.thread.close()
+                if not isinstance(made.reference, weakref.ref):
+                    del _made[key]
         self._loop.close()
 
     def start(self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-        """Starts a call of a method. It fails where the environment is stuck in another.
-
-        Raises:
-            ClosedError: The environments were closed.
-        """
-        if self._closed:
-            raise ClosedError("the environments were closed: make new ones with environments(factory).")
-        kind = user_class_of(type(environment))
-        call = EnvironmentCall(
-            types.MethodType(getattr(kind, method), environment),
-            args,
-            kwargs,
-            keep=method == RESET,
-            thread=_threads[id(environment)],
-            name=f"{kind.__qualname__}.{method}",
-            timeout=self.timeout_of(method),
-        )
-        return self._executor_of(method).launch_call(method, call)
+        """Starts a call of a method. It fails where the environment is stuck in another."""
+        return self._executor_of(method).launch_call(method, self._call(environment, method, args, kwargs))
 
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a reset, past any `reset_source`."""
         return self.start(environment, RESET, (), kwargs)
 
     async def reward(self, environment: object) -> Any:
-        """Returns the value of ``get_reward``."""
-        return await self.start(environment, REWARD, (), {}).aresult()
+        """Returns the value of ``get_reward``, for a caller with its own timeout."""
+        call = self._call(environment, REWARD, (), {})
+        await call.awaited()
+        value, error = call.take_result()
+        if error is not None:
+            raise error
+        return value
+
+    def busy(self, environment: object) -> bool:
+        """Returns whether a call of this environment runs now."""
+        return is_busy(environment)
 
     def _executor_of(self, method: str) -> Executor:
         return {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
 
-    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, Mapping[str, Any]]]:
+    def _call(
+        self, environment: object, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> EnvironmentCall:
+        kind = user_class_of(type(environment))
+        return EnvironmentCall(
+            types.MethodType(getattr(kind, method), environment),
+            args,
+            kwargs,
+            keep=method == RESET,
+            thread=_made[id(environment)].thread,
+            name=f"{kind.__qualname__}.{method}",
+            timeout=self.timeout_of(method),
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions]]:
         return Environments, (self._factory, self._options)
-
-
-def _forget(key: int, thread: EnvironmentThread[Environments]) -> None:
-    """Ends the thread of an environment that is gone, maybe in the middle of anything."""
-    _threads.pop(key, None)
-    thread.end()
 
 
 def _class_with_proxies(kind: type) -> type:
@@ -276,24 +292,24 @@ def _class_with_proxies(kind: type) -> type:
 
 def _proxy(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def launch(environment: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        owner = _threads[id(environment)].owner
+        owner = _made[id(environment)].owner
         if name == RESET and owner.reset_source is not None and not args:
             return owner.reset_source(owner, environment, kwargs)
         return owner.start(environment, name, args, kwargs)
 
     def waited_for(environment: object) -> bool:
-        thread = _threads.get(id(environment))
-        if thread is None:  # a copy
+        made = _made.get(id(environment))
+        if made is None:  # a copy
             return True
-        if name == RESET and thread.owner.reset_source is not None:
+        if name == RESET and made.owner.reset_source is not None:
             return False  # a trainer asks, on whatever thread, for a reset that may run already
-        return not asynchronous and _runs_for(thread)
+        return not asynchronous and _runs_for(made.thread)
 
     asynchronous = name != RESET and is_async(function)
     return make_proxy(function, name, launch, function, asynchronous=asynchronous, method=True, waited_for=waited_for)
 
 
-def _runs_for(thread: EnvironmentThread[Environments]) -> bool:
+def _runs_for(thread: EnvironmentThread) -> bool:
     """Returns whether a thread that an environment started calls it while a method runs. That
     method may wait for the call, and has the environment's thread."""
     current = threading.current_thread()

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
-import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -88,7 +86,6 @@ class Tools(list[Callable[..., Any]]):
 
     Attributes:
         counter: The counts of all calls.
-        methods: The object whose methods they are.
     """
 
     def __init__(
@@ -101,25 +98,15 @@ class Tools(list[Callable[..., Any]]):
         if lane is not None and lane not in get_args(Lane):
             raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, get_args(Lane)))}, or None.")
         self.counter = CallCounter()
-        self.methods = _ToolMethods(self)
-        names: list[str] = []
-        for function in self._functions:
-            name = _checked_name(function)
-            if name in names:
-                raise RegistrationError(
-                    f"two tools are named {name!r}: rename one, so that a model can tell them apart."
-                )
-            names.append(name)
-        lanes = [self._lane_of(function) for function in self._functions]
-        shipped = [one if used == "process" else None for one, used in zip(self._functions, lanes, strict=True)]
-        for name, function in zip(names, shipped, strict=True):
-            if function is not None:
-                _check_serializable(name, function)
+        made = [Tool(self, number, function) for number, function in enumerate(self._functions)]
+        _check_names(made)
+        shipped = [tool.function if tool.lane == "process" else None for tool in made]
         number = self._workers or max(_MIN_WORKERS, default_workers())
         self._executors = {
-            used: Executor("tools", used, self._timeout, self.counter, shipped, number) for used in dict.fromkeys(lanes)
+            used: Executor("tools", used, self._timeout, self.counter, shipped, number)
+            for used in dict.fromkeys(tool.lane for tool in made)
         }
-        super().__init__(map(self._method, names, lanes, self._functions, itertools.count()))
+        super().__init__(tool.method for tool in made)
 
     def stats(self) -> dict[str, CallCount]:
         """By tool: calls, how many failed, how many timed out, and the seconds they ran."""
@@ -143,19 +130,11 @@ class Tools(list[Callable[..., Any]]):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return Tools, (self._functions, self._timeout, self._lane, self._workers)
 
-    def _method(self, name: str, lane: Lane, function: Callable[..., Any], number: int) -> types.MethodType:
-        """Returns the proxy of a tool."""
+    def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
+        """Starts a call of one of these tools."""
+        return self._executors[tool.lane].launch(tool.name, tool.number, tool.function, args, kwargs)
 
-        def launch(_: _ToolMethods, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-            return self._executors[lane].launch(name, number, function, args, kwargs)
-
-        def direct(_: _ToolMethods, /, *args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-
-        proxy = make_proxy(function, name, launch, direct, asynchronous=lane == "asyncio", method=False)
-        return types.MethodType(proxy, self.methods)
-
-    def _lane_of(self, function: Callable[..., Any]) -> Lane:
+    def lane_of(self, function: Callable[..., Any]) -> Lane:
         """Returns the lane of a function: by default as it is, sync or async, with or without
         state."""
         awaits = is_async(function)
@@ -170,27 +149,44 @@ class Tools(list[Callable[..., Any]]):
         return cast(Lane, self._lane)
 
 
-class _ToolMethods:
-    """The object whose methods the tools are. It has nothing else, as pickle finds a method by the
-    name of its function."""
+class Tool:
+    """One tool; trainers get its proxy, `method`."""
 
-    def __init__(self, owner: Tools) -> None:
-        self._owner = owner
+    def __init__(self, owner: Tools, number: int, function: Callable[..., Any]) -> None:
+        if isinstance(function, type) or not callable(function):
+            raise RegistrationError(f"{function!r} can't be a tool: give a function, a method or a callable object.")
+        self.owner = owner
+        self.number = number
+        self.function = function
+        self.name = name_of(function)
+        if inspect.isgeneratorfunction(innermost(function)) or inspect.isasyncgenfunction(innermost(function)):
+            raise RegistrationError(f"tool {self.name!r} is a generator: have it return its result.")
+        if not self.name.isidentifier():
+            raise RegistrationError(
+                f"a model can't call a tool named {self.name!r}: define it with def under an identifier."
+            )
+        self.lane = owner.lane_of(function)
+        if self.lane == "process":
+            _check_serializable(self.name, function)
+        asynchronous = self.lane == "asyncio"
+        made = make_proxy(function, self.name, Tool.launch, Tool.direct, asynchronous=asynchronous, method=False)
+        self.method = types.MethodType(made, self)
+
+    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
+        return self.owner.run(self, args, kwargs)
+
+    def direct(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        for tool in self._owner:
-            if tool.__name__ == name:
-                return tool
-        raise AttributeError(f"there is no tool named {name!r}")
+        # A bound method is pickled as the attribute of its object that has the function's name.
+        method: types.MethodType | None = self.__dict__.get("method")
+        if method is None or name != self.name:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return method
 
-    def __reduce__(self) -> tuple[Callable[[Tools], Any], tuple[Tools]]:
-        return operator.attrgetter("methods"), (self._owner,)
-
-
-def tools_of(tool: Callable[..., Any]) -> Tools | None:
-    """Returns the list that a tool is of; None if it is not a proxy of one."""
-    methods = getattr(tool, "__self__", None)
-    return methods._owner if isinstance(methods, _ToolMethods) else None
+    def __reduce__(self) -> tuple[Callable[[Tools, int], Any], tuple[Tools, int]]:
+        return _tool_at, (self.owner, self.number)
 
 
 def holds_state(function: Callable[..., Any]) -> bool:
@@ -210,15 +206,14 @@ def _listed(functions: object) -> tuple[Any, ...]:
     return tuple(functions)
 
 
-def _checked_name(function: Callable[..., Any]) -> str:
-    if isinstance(function, type) or not callable(function):
-        raise RegistrationError(f"{function!r} can't be a tool: give a function, a method or a callable object.")
-    name = name_of(function)
-    if inspect.isgeneratorfunction(innermost(function)) or inspect.isasyncgenfunction(innermost(function)):
-        raise RegistrationError(f"tool {name!r} is a generator: have it return its result.")
-    if not name.isidentifier():
-        raise RegistrationError(f"a model can't call a tool named {name!r}: define it with def under an identifier.")
-    return name
+def _check_names(made: Iterable[Tool]) -> None:
+    seen: set[str] = set()
+    for tool in made:
+        if tool.name in seen:
+            raise RegistrationError(
+                f"two tools are named {tool.name!r}: rename one, so that a model can tell them apart."
+            )
+        seen.add(tool.name)
 
 
 def _check_serializable(name: str, function: Callable[..., Any]) -> None:
@@ -226,3 +221,7 @@ def _check_serializable(name: str, function: Callable[..., Any]) -> None:
         check_serializable(reward(WorkerFunctions([function]), name=name, lane="process").spec)
     except SerializationError as error:
         raise SerializationError(str(error).replace("reward function", "tool")) from None
+
+
+def _tool_at(owner: Tools, number: int) -> Any:
+    return owner[number].__self__  # type: ignore[attr-defined]  # tools are bound methods, to mypy just callables

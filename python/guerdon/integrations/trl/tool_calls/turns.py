@@ -15,8 +15,7 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.environments import owner_of
@@ -28,15 +27,14 @@ ToolsByName = Mapping[str, Callable[..., Any]]
 _END_S = 5.0
 
 
-@dataclass(eq=False)
-class _TurnCall:
-    """A call of a turn; ordered ones run one after the other, before the others."""
+class _TurnCall(NamedTuple):
+    """A call of a turn that was started, and its result."""
 
     name: str
     launch: Launcher
     arguments: Mapping[str, Any]
     ordered: bool
-    future: Future[Any] = field(default_factory=Future)  # its result
+    future: Future[Any]
 
 
 class ToolTurns:
@@ -77,9 +75,9 @@ class ToolTurns:
         self._loop.close()
 
     def _collect(self, sample: int, name: str, launch: Launcher, /, **arguments: Any) -> Any:
-        if not self._started[sample]:
-            self._start_turn()
         started = self._started[sample]
+        if not started:
+            self._start_turn()
         if not started or started[0].name != name:
             return self._launched(launch, arguments).result()
         return started.popleft().future.result()
@@ -92,11 +90,10 @@ class ToolTurns:
                 continue
             self._begun[sample] = last
             calls = self._calls_of(sample, last["tool_calls"])
-            before: Future[Any] | None = None
-            for call in sorted(calls, key=lambda call: not call.ordered):
-                call.future = self._loop.start(self._run(call, before))
-                before = call.future if call.ordered else before
-            self._started[sample] = deque(calls)
+            self._started[sample].clear()
+            self._started[sample].extend(calls)
+            if calls:
+                self._loop.start(self._run(calls))
 
     def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_TurnCall]:
         """The calls that the trainer will ask for; it answers unknown names and bad arguments
@@ -114,7 +111,7 @@ class ToolTurns:
             if launch is None:
                 return []
             if all(isinstance(key, str) for key in arguments):
-                calls.append(_TurnCall(name, launch, dict(arguments), _runs_in_order(tool)))
+                calls.append(_TurnCall(name, launch, dict(arguments), _runs_in_order(tool), Future()))
         return calls
 
     def _launched(self, launch: Launcher, arguments: Mapping[str, Any]) -> PendingCall:
@@ -122,11 +119,22 @@ class ToolTurns:
         pending.counters.append(self.counter)
         return pending
 
-    async def _run(self, call: _TurnCall, before: Future[Any] | None) -> Any:
-        """Runs a call when the one `before` it has ended."""
-        if before is not None:
-            await asyncio.gather(asyncio.wrap_future(before), return_exceptions=True)
-        return await self._launched(call.launch, call.arguments).aresult()
+    async def _run(self, calls: Sequence[_TurnCall]) -> None:
+        """Runs the calls of a sample: some in order, then the others together."""
+        try:
+            for call in calls:
+                if call.ordered:
+                    await self._run_call(call)
+            await asyncio.gather(*(self._run_call(call) for call in calls if not call.ordered))
+        finally:
+            for call in calls:
+                call.future.cancel()
+
+    async def _run_call(self, call: _TurnCall) -> None:
+        try:
+            call.future.set_result(await self._launched(call.launch, call.arguments).aresult())
+        except Exception as error:
+            call.future.set_exception(error)
 
 
 def _runs_in_order(tool: Callable[..., Any]) -> bool:
