@@ -2,30 +2,22 @@
 //! (`__del__`), which must not happen on a thread of a lane or of the runtime, nor above a Rust
 //! frame of one.
 //!
-//! A thread of the caller drops them with its next batch or result. After `CALLER_TIME` the thread
-//! supervisor gets them as lists and drops them with the GIL held. A lane's thread is often the
-//! last holder by some microseconds: without the delay the supervisor would take the GIL in each
-//! batch.
+//! They wait for a thread of the caller's that comes by, or for the thread supervisor, which gets
+//! them as lists and drops them with the GIL held.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use guerdon_core::payload::Payload;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use tokio::runtime::Handle;
 
 use crate::values::open_batch::OpenBatchPayload;
 use crate::values::whole_batch::WholeBatchPayload;
 
-/// Time for a thread of the caller to drop values before the supervisor does.
-const CALLER_TIME: Duration = Duration::from_millis(20);
-
 /// One engine's.
 pub struct ReleasedValues {
-    runtime: Handle,
     supervisor: Arc<SupervisorQueue>,
     /// Written by the last holder of a payload, and by the threads that drop the kept objects.
     kept: Mutex<KeptObjects>,
@@ -35,7 +27,7 @@ pub struct ReleasedValues {
 struct KeptObjects {
     payloads: Vec<Box<dyn Payload>>,
     lists: Vec<Py<PyList>>,
-    /// The supervisor has a request for them, or will have one.
+    /// The supervisor has a request to come for them.
     asked: bool,
 }
 
@@ -46,8 +38,8 @@ impl KeptObjects {
 }
 
 impl ReleasedValues {
-    pub fn new(runtime: &Handle, supervisor: Arc<SupervisorQueue>) -> Self {
-        Self { runtime: runtime.clone(), supervisor, kept: Mutex::default() }
+    pub fn new(supervisor: Arc<SupervisorQueue>) -> Self {
+        Self { supervisor, kept: Mutex::default() }
     }
 
     /// Keeps values; on any thread.
@@ -78,16 +70,11 @@ impl ReleasedValues {
         drop(kept);
     }
 
-    /// Requests the supervisor after `CALLER_TIME`, unless a request is under way: there may be no
-    /// supervisor that takes it.
+    /// Asks the supervisor to come, unless it was asked: there may be none that takes requests.
     fn ask(&self, mut kept: MutexGuard<'_, KeptObjects>) {
         if !std::mem::replace(&mut kept.asked, true) {
             drop(kept);
-            let supervisor = self.supervisor.clone();
-            self.runtime.spawn(async move {
-                tokio::time::sleep(CALLER_TIME).await;
-                supervisor.push(SupervisorRequest::ReleaseValues);
-            });
+            self.supervisor.push(SupervisorRequest::ReleaseValues);
         }
     }
 
