@@ -45,7 +45,7 @@ class StandIn:
     """
 
     def __init__(self, spec: FunctionSpec, mode: str, cases: int) -> None:
-        self.target = spec.target
+        self.item = spec.item  # in place of its target: workers can import what is decorated by name
         self.cases = cases
         self.wants = spec.wants
         self.lists = spec.shape == "batch" or spec.shape == "group"
@@ -88,9 +88,9 @@ class StandIn:
     def _function(self) -> Callable[..., Any]:
         ready = self.ready
         if ready is None:
+            target: Any = getattr(self.item, "__guerdon_target__", self.item)
             if self.stateful:
-                getattr(self.target, "setup", lambda: None)()
-            target: Any = self.target
+                getattr(target, "setup", lambda: None)()
             ready = self.ready = target.score if self.stateful else target
         return ready
 
