@@ -126,7 +126,9 @@ def test_the_metadata_say_what_becomes_of_failures(tmp_path: Path) -> None:
     assert is_summed(pq.read_schema(path))
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[1]", "3", '{"judges": [1], "lanes": [1], "workers": "", "incomplete": 3}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[1]", "3", '{"judges": [1], "lanes": [1], "workers": "", "incomplete": 3}']
+)
 def test_odd_facts_are_those_of_an_earlier_version(text: str | None) -> None:
     metadata = {} if text is None else {"guerdon.dispatcher": text}
     schema = pa.schema([], metadata=metadata)
