@@ -183,7 +183,7 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
 
 
 def _place_of_limit(spec: FunctionSpec) -> str:
-    """The endpoints of a function's requests in few words, or the function; empty without a limit."""
+    """The endpoints of a function's requests, or the function itself; empty without a limit."""
     if spec.fleet is None:
         return "" if spec.policy.limit is None else "the function"
     shown = [spec.fleet.shown(url) for url, _ in spec.fleet.endpoints]

@@ -278,8 +278,8 @@ class _Profiling:
                 unanswered.setdefault(str(error), []).append(repr(check.id))
                 continue
             mine.checks.append(check.id)
-        for error, names in unanswered.items():
-            one = f"The check{'s' if len(names) > 1 else ''} {', '.join(names)} had no answer: {error}"
+        for reason, names in unanswered.items():
+            one = f"The check{'s' if len(names) > 1 else ''} {', '.join(names)} had no answer: {reason}"
             mine.findings.append(Finding("unchecked", "warning", one))
 
     def _advise(self, mine: FunctionProfile) -> None:

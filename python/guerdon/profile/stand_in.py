@@ -45,7 +45,8 @@ class StandIn:
     """
 
     def __init__(self, spec: FunctionSpec, mode: str, cases: int) -> None:
-        self.item = spec.item  # in place of its target: workers can import what is decorated by name
+        # Its target would be pickled by value: its module has the decorated function.
+        self.item = spec.item
         self.cases = cases
         self.wants = spec.wants
         self.lists = spec.shape == "batch" or spec.shape == "group"

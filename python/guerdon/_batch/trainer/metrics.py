@@ -35,8 +35,8 @@ FALLBACK: Final = "fallback_frac"
 a judge that is down."""
 
 DEFERRALS: Final = "deferrals"
-"""Logged for each judge, service and async function, with any ``log_metrics``: nothing else in a log
-shows a server that refuses calls (429)."""
+"""Logged for each judge, service and async function, with any ``log_metrics``: nothing else in a
+log shows a server that refuses calls (429)."""
 
 _FRACTIONS: Final = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES: Final = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")

@@ -36,8 +36,8 @@ class JournalConfig(TypedDict):
 
 @dataclass(frozen=True)
 class JournalPlan:
-    """A dispatcher's journal, the weights of its functions, its option ``incomplete`` and its number
-    of workers."""
+    """A dispatcher's journal, the weights of its functions, its option ``incomplete`` and its
+    number of workers."""
 
     journal: Journal
     weights: Sequence[float]

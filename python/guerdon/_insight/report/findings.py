@@ -42,7 +42,7 @@ _WAITS: Final = {
     "repeated": "and {share} of its attempts were repeats: its server refuses them (429), or they failed and were retried.",
     "": "for a free worker or thread: `guerdon profile` says which lane it should have, and how many workers.",
 }
-"""What the calls of a function wait for, by its lane; "repeated" is for those made again."""
+"""Reasons why calls of a function wait, by its lane; "repeated" is for calls made again."""
 
 _MOST_OF_A_KIND: Final = 3
 _MOST: Final = 12
