@@ -26,7 +26,7 @@ from guerdon.cli.profile_table import show
 from guerdon.profile import Profile, measurement, profile, profiling
 from guerdon.profile.advice import advise
 from guerdon.profile.checks import CHECKS
-from guerdon.profile.finding import Check, Finding
+from guerdon.profile.finding import Finding
 from guerdon.profile.forms import fill
 from guerdon.profile.function_profile import FunctionProfile, Step, StepPrediction
 from guerdon.profile.measurement import Measurement
@@ -44,18 +44,6 @@ from guerdon import reward
 @reward(timeout=5, retries=2)
 def exact(completion: str, answer: str) -> float:
     return float(completion.strip() == answer)
-"""
-
-ASKS = """
-import threading
-from guerdon import reward
-
-client = threading.Lock()  # can't be pickled, as a server's client
-
-@reward
-async def asks(completion: str, answer: str) -> float:
-    with client:
-        return float(completion.strip() == answer)
 """
 
 FAILS = """
@@ -143,25 +131,6 @@ def test_rows_without_a_completion_are_left_out(guerdon: Command, tmp_path: Path
     assert "4 rows have no completion, and were not run." in guerdon("profile", rewards, file).out
     found = json.loads(guerdon("profile", rewards, file, "--rows", 3, "--json").out)
     assert (found["rows"], found["recorded"], found["left_out"]) == (3, True, 4)
-
-
-def test_a_function_with_a_client_in_a_global_has_all_checks(
-    guerdon: Command, tmp_path: Path, rows: Path, checks: Checks
-) -> None:
-    wanted = {"threads", "clock", "arguments"}
-    checks(*wanted)
-    ended = guerdon("profile", write_rewards(tmp_path, ASKS), rows, "--json", "--rows", 4)
-    assert set(json.loads(ended.out)["functions"]["asks"]["checks"]) == wanted
-
-
-def test_checks_without_an_answer_for_one_reason_are_one_finding() -> None:
-    def refuses(subject: object) -> list[Finding]:
-        raise DataError("no such column")
-
-    exact = reward(lambda completion, answer: float(completion == answer), name="exact")
-    found = profile([exact], ROWS, checks=[Check("one", refuses), Check("two", refuses)])
-    messages = [each.message for each in found.functions["exact"].findings if each.check == "unchecked"]
-    assert messages == ["The checks 'one', 'two' had no answer: no such column"]
 
 
 def test_probes_of_ones_own(guerdon: Command, tmp_path: Path, rows: Path, checks: Checks) -> None:
