@@ -91,6 +91,11 @@ class ResultBuilder:
         return frozenset(spec.name for spec in self.specs if spec.can_fall_back)
 
     @cached_property
+    def _deferrable(self) -> frozenset[str]:
+        """The functions whose calls a server often puts off: those that make requests or await."""
+        return frozenset(spec.name for spec in self.specs if spec.is_async or spec.plans)
+
+    @cached_property
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
         return self.new_failure_rate()
@@ -135,7 +140,7 @@ class ResultBuilder:
     def build(self, batch: BatchResult) -> RewardBatch:
         """The result of a complete batch."""
         names, shapes = self._columns
-        kinds = self._gated, self._pure, self._cached, self._token_users, self._with_fallback
+        kinds = self._gated, self._pure, self._cached, self._token_users, self._with_fallback, self._deferrable
         result = self._result_class(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
         self._quiet.check(result.rewards, result.status)
         self._warn_of_missing_usage(result)
