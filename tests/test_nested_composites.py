@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Server, Status, cascade, judge, panel, reward
+from guerdon import Dispatcher, RegistrationError, Server, Status, cascade, judge, panel, reward
 from tests.cluster.test_same_elsewhere import WHERE, dispatcher_on
 from tests.http.server import chat_completion, free_port, question, serving
 from tests.odd_members import LANES, LET_GO, four, let_go, made, steady  # noqa: F401 - a fixture
@@ -218,3 +218,16 @@ def test_a_panel_fails_where_a_member_failed_whichever_ends_first() -> None:
     assert {failure.reason for failure in result.failures()} == {
         "of 2 members 2 must give a score; odd: ValueError: no good"
     }
+
+
+def test_members_whose_values_would_share_a_key_are_refused() -> None:
+    inner = panel([reward(nine, name="y", lane="thread"), four()], name="x")
+    with pytest.raises(RegistrationError, match="two members are called 'x/y'"):
+        panel([inner, reward(nine, name="x/y", lane="thread")], name="n")
+    with pytest.raises(RegistrationError, match="a member of its fallback is called 'by'"):
+        judge(
+            base_url="http://127.0.0.1:9/v1",
+            model="m",
+            prompt="{completion}",
+            fallback=panel([reward(nine, name="by", lane="thread"), four()], name="second"),
+        )

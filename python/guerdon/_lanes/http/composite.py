@@ -133,11 +133,19 @@ def member_specs(owner: str, kind: str, members: object) -> list[FunctionSpec]:
     called = sum(len(_leaves(spec)) for spec in specs)
     if called > _MOST_MEMBERS:
         raise RegistrationError(f"{wrong}members: they call {called} functions, more than {_MOST_MEMBERS}.")
-    names = [spec.name for spec in specs]
+    names = [path for spec in specs for path in _paths(spec)]
     for each in names:
         if names.count(each) > 1:
             raise RegistrationError(f"{wrong}two members are called {each!r}. Give each a name= of its own.")
     return specs
+
+
+def _paths(spec: FunctionSpec) -> Iterator[str]:
+    """The names of a member, and of those that it calls, in ``result.extra``."""
+    yield spec.name
+    if spec.composition is not None and spec.composition.kind != "votes":  # theirs have no names
+        for member in spec.composition.members:
+            yield from _paths(member)
 
 
 def composed_of(
@@ -387,6 +395,12 @@ def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpe
     second = member_spec(judge.name, "judge with a fallback", fallback)
     if second.name == judge.name:
         raise RegistrationError(f"{wrong}its fallback is called {judge.name!r}, too. Give that a name= of its own.")
+    inner = () if second.composition is None else second.composition.names
+    taken = next((each for each in inner if each in ("by", "failed")), None)
+    if taken is not None:
+        raise RegistrationError(
+            f"{wrong}a member of its fallback is called {taken!r}, as a value in result.extra is. Give it another name=."
+        )
     if judge.cache is not None and not _is_of_judges(second):
         raise RegistrationError(f"{wrong}cache= is for judges alone, and the fallback {second.name!r} is none.")
     members = (

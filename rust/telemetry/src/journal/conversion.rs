@@ -122,7 +122,7 @@ impl Conversion {
         if let Some(rows) = head.header_as_record_batch() {
             return batch(rows, self.schema.clone()).map(Some);
         }
-        // Dictionaries are written whole. The library's reader could add to one, with 300 kB of code.
+        // Dictionaries are written whole. The library's reader adds to them too, by much code.
         let dictionary = head.header_as_dictionary_batch().filter(|dictionary| !dictionary.isDelta());
         let dictionary = dictionary.ok_or_else(|| damaged(message.end))?;
         let values = dictionary.data().ok_or_else(|| damaged(message.end))?;

@@ -15,7 +15,7 @@ const MARK: [u8; 4] = [0xff; 4];
 pub(crate) struct Message {
     head: Vec<u8>,
     pub body: Buffer,
-    /// Where it ends in the stream.
+    /// Its end in the stream.
     pub end: u64,
 }
 

@@ -57,7 +57,7 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// Writes what is left, and returns the complete file.
+    /// Writes the last rows, and returns the complete file.
     pub(crate) fn finish(&mut self) -> Result<&File> {
         if self.rows > 0 {
             self.write_group()?;
@@ -83,7 +83,7 @@ impl ParquetFile {
     }
 }
 
-/// The schema as readers of Arrow want it, to know dictionaries and time zones.
+/// The schema with its dictionaries and time zones, for readers of Arrow.
 fn encoded(schema: &Schema) -> String {
     let mut tracker = DictionaryTracker::new(true);
     let options = IpcWriteOptions::default();
