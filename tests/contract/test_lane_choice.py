@@ -146,7 +146,7 @@ def test_inv_7_from_many_threads_and_their_loops_at_once() -> None:
 
 
 def test_inv_7_score_blocks_inside_a_running_loop_but_works() -> None:
-    """As in a notebook, whose cells run in a loop."""
+    """Cells of a notebook run in a loop."""
 
     async def main(made: Dispatcher) -> float:
         return float(made.score(completions=["c"]).rewards[0, 0, 0])
