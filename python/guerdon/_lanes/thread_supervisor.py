@@ -82,6 +82,10 @@ _TROUBLE: Final = {
         "reward function {place!r}: the server asks to wait {why}. Calls wait two minutes at most and then try again; "
         "after five minutes of refusals they fail. A quota may be used up."
     ),
+    "throttled": (
+        "reward function {place!r}: the server has refused every request as one too many (429) {why}. Calls wait, and fail after "
+        "five minutes of refusals. Give the server's pace as Limit(rpm=), add endpoints, or see if a quota is used up."
+    ),
     "descriptors": "since endpoints were added, {why}. Until then calls wait for connections, or fail.",
     "cache": (
         "cache folder {place!r}: {why}. Outcomes that it can't take or give are computed: scores are right, but take "

@@ -202,3 +202,17 @@ async fn a_long_retry_after_is_capped_and_reported() {
     let warnings: Vec<LimitWarning> = engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect();
     assert_eq!(warnings, [LimitWarning::LongRetryAfter(MINUTE * 60)], "once");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_throttles_everything_is_reported_after_ten_seconds() {
+    let engine =
+        Engine::start(judge(at_once(4), 3), |_, attempt| if attempt < 12 { refused(MS, LATER) } else { scored(MS) });
+    let batch = engine.submit(4);
+    let (lost, took) = ended(&batch).await;
+    assert!(lost.is_empty() && took > SECOND * 12, "{lost:?}, {took:?}");
+    let warnings: Vec<LimitWarning> = engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect();
+    assert!(
+        matches!(warnings[..], [LimitWarning::AllThrottled(time)] if (SECOND * 10..SECOND * 20).contains(&time)),
+        "once: {warnings:?}"
+    );
+}
