@@ -18,9 +18,9 @@ pub enum LimitWarning {
 
 /// A longer `Retry-After` is worth a warning.
 const LONG_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// Users hear of a server that throttles every request for this long.
+/// A server that throttles every request for this long is worth a warning.
 const WARN_THROTTLED: Duration = Duration::from_secs(10);
-/// Refusals that are further apart say nothing about the time between them.
+/// Refusals further apart leave the time between them unknown.
 const APART: Duration = Duration::from_secs(120);
 
 /// The warnings about throttling that were given.
