@@ -143,6 +143,22 @@ def test_after_some_hangs_the_rest_is_left_out() -> None:
     assert found.unmeasured > 100
 
 
+@pytest.mark.parametrize("step", ["_time", "_is_over"])
+def test_calls_count_for_whose_repetition_there_is_no_time(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    run = getattr(measurement, step)
+
+    def too_late(*given: Any) -> Any:
+        subject = next(each for each in given if isinstance(each, Subject))
+        subject.deadline = time.monotonic()
+        return run(*given)
+
+    monkeypatch.setattr(measurement, step, too_late)
+    found = measured(reward(sleeps), ROWS)
+    assert 0 < found.answered == len(found.seconds) == len(ROWS) - found.unmeasured
+    assert min(found.seconds) >= 0.01
+    assert not found.failures
+
+
 @pytest.mark.parametrize("status", [Status.ERROR, Status.TIMEOUT, Status.CRASHED])
 @pytest.mark.parametrize("function", [awaits, sleeps])
 def test_advice_waits_for_a_function_that_works(function: Any, status: Status) -> None:
