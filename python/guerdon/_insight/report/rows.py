@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 
 from guerdon.results.status import Status
 
-__all__ = ["FAILED", "NAMES", "NO_STEP", "STATUSES", "Rows", "codes", "floats", "integers", "process_of", "writer_of"]
+__all__ = [
+    "FAILED",
+    "NAMES",
+    "NO_STEP",
+    "STATUSES",
+    "Rows",
+    "codes",
+    "encoded",
+    "floats",
+    "integers",
+    "process_of",
+    "writer_of",
+]
 
 NO_STEP: Final = np.iinfo(np.int64).min
 STATUSES: Final = (*(status.label for status in Status), "other")
@@ -76,16 +88,26 @@ def process_of(writer: int, runs: int) -> tuple[int, int, int]:
     return process, run - 1, writer & ((1 << _BITS_OF_RANK) - 1)
 
 
-def codes(column: Any, numbers: dict[str, int], missing: int = -1) -> Integers:
-    """The number of each name; `missing` for null and for names that `numbers` lacks."""
+def encoded(batch: Any, name: str) -> tuple[list[str | None], Integers]:
+    """The different texts of the column, None behind them, and for each row the place of its text;
+    all are None where the column is missing."""
     import pyarrow as pa
 
+    if name not in batch.schema.names:
+        return [None], np.zeros(batch.num_rows, np.int64)
+    column = batch.column(name)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    names = column.dictionary.to_pylist()
-    mapped = np.array([*(numbers.get(name, missing) for name in names), missing], np.int64)
-    places = column.indices.cast(pa.int64()).fill_null(len(names)).to_numpy(zero_copy_only=False)
-    chosen: Integers = mapped[places]
+    texts = column.dictionary.to_pylist()
+    places = column.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    return [*texts, None], places
+
+
+def codes(batch: Any, name: str, numbers: dict[str, int], missing: int = -1) -> Integers:
+    """The number of each text of the column; `missing` for null and for texts that `numbers`
+    lacks."""
+    texts, places = encoded(batch, name)
+    chosen: Integers = np.array([missing if text is None else numbers.get(text, missing) for text in texts])[places]
     return chosen
 
 
