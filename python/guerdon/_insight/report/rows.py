@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ __all__ = [
     "encoded",
     "floats",
     "integers",
+    "number",
     "process_of",
     "writer_of",
 ]
@@ -109,6 +111,11 @@ def codes(batch: Any, name: str, numbers: dict[str, int], missing: int = -1) -> 
     texts, places = encoded(batch, name)
     chosen: Integers = np.array([missing if text is None else numbers.get(text, missing) for text in texts])[places]
     return chosen
+
+
+def number(value: float) -> float | None:
+    """The number for JSON; None where it is not finite."""
+    return float(f"{float(value):.9g}") if math.isfinite(value) else None
 
 
 def floats(batch: Any, name: str) -> Floats:
