@@ -42,7 +42,7 @@ def aggregates(summary: Summary) -> dict[str, Any]:
         "runs": {readable(name): count for name, count in known.runs.items()},
         "steps": chosen.steps_text() if chosen.of_steps else None,
         "left_out_functions": [shortened(readable(name), 200) for name in known.left_out_functions],
-        "workers": next((part.workers for part in reversed(summary.journal.parts) if part.workers), None),
+        "workers": next((part.facts.workers for part in reversed(summary.journal.parts) if part.facts.workers), None),
         "ranks": {str(rank): count for rank, count in sorted(tally.ranks.items())},
         "first": None if tally.first is None else tally.first.isoformat(),
         "last": None if tally.last is None else tally.last.isoformat(),
@@ -76,7 +76,7 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
     mean, std = tally.rewards.over(place)
     found: dict[str, Any] = {
         "rows": rows,
-        "lane": next((lane for part in reversed(parts) if (lane := part.lanes.get(summary.names[place]))), None),
+        "lane": next((lane for part in reversed(parts) if (lane := part.facts.lanes.get(summary.names[place]))), None),
         "rewards": int(tally.rewards.count[place].sum()),
         "mean": number(mean),
         "std": number(std),

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from guerdon._insight.journal.schema import DispatcherFacts
 from guerdon.results.status import Status
 
 __all__ = [
@@ -50,8 +51,6 @@ class Rows:
     Attributes:
         batch: The record batch, for the columns that few rows need.
         part: The number of the part; `row` the place of each row in it.
-        is_summed: A sample on which a function failed has the sum of the others as its total.
-        fallbacks: Names of the functions with a fallback.
         function: Number of the function; -1 where it is not reported.
         step: Step, or batch where the journal has no steps; `NO_STEP` where it has none.
         bucket: Where on the axis; the last bucket is for rows without a step.
@@ -60,8 +59,7 @@ class Rows:
 
     batch: Any
     part: int
-    is_summed: bool
-    fallbacks: frozenset[str]
+    facts: DispatcherFacts
     row: Integers
     function: Integers
     writer: Integers

@@ -126,8 +126,7 @@ def _rows(journal: JournalParts, known: JournalSurvey) -> Iterator[Rows]:
             yield Rows(
                 batch=batch,
                 part=place,
-                is_summed=part.is_summed,
-                fallbacks=part.fallbacks,
+                facts=part.facts,
                 row=row,
                 function=function,
                 writer=writer_of(writers[part.writer], run, rank, len(known.runs)),

@@ -148,7 +148,7 @@ class Tally:
     def _add_fallbacks(self, rows: Rows) -> None:
         import pyarrow.compute as pc
 
-        places = [self.numbers[name] for name in rows.fallbacks if name in self.numbers]
+        places = [self.numbers[name] for name in rows.facts.fallbacks if name in self.numbers]
         if not places or "extra" not in rows.batch.schema.names:
             return
         extra = rows.batch.column("extra")
