@@ -204,12 +204,13 @@ def facts_of(schema: Any) -> DispatcherFacts:
     """Returns the facts on the dispatcher that wrote a part with this schema."""
     found = json_object((schema.metadata or {}).get(DISPATCHER_KEY))
     lanes, workers, fallbacks = (found.get(name) for name in ("lanes", "workers", "fallbacks"))
-    named = isinstance(fallbacks, list) and all(isinstance(name, str) for name in fallbacks)
+    if not isinstance(fallbacks, list) or not all(isinstance(name, str) for name in fallbacks):
+        fallbacks = []
     return DispatcherFacts(
         found.get("incomplete") == "sum",
         {name: str(lane) for name, lane in lanes.items()} if isinstance(lanes, dict) else {},
         workers if isinstance(workers, int) else None,
-        frozenset(fallbacks if named else ()),
+        frozenset(fallbacks),
     )
 
 
