@@ -159,6 +159,17 @@ def test_calls_count_for_whose_repetition_there_is_no_time(monkeypatch: pytest.M
     assert not found.failures
 
 
+@pytest.mark.parametrize(("seconds", "workers"), [(0.01, 2), (0.55, 8)])
+def test_checks_of_calls_that_wait_for_long_have_more_workers(seconds: float, workers: int) -> None:
+    def waits(completion: str) -> float:
+        time.sleep(seconds)
+        return 0.0
+
+    with Subject(reward(waits), ROWS[:4]) as subject:
+        assert not measurement.measure(subject, subject.samples()).failures
+        assert subject.workers == workers
+
+
 @pytest.mark.parametrize("status", [Status.ERROR, Status.TIMEOUT, Status.CRASHED])
 @pytest.mark.parametrize("function", [awaits, sleeps])
 def test_advice_waits_for_a_function_that_works(function: Any, status: Status) -> None:
