@@ -218,8 +218,11 @@ def _time(found: Measurement, subject: Subject, cases: Sequence[Case]) -> None:
 
 
 def _scores(subject: Subject, cases: Sequence[Case], size: int, runs_in: int | Dispatcher) -> list[Score]:
-    """Scores samples in groups of this size, by so many workers or by a dispatcher of `_watched`;
-    those for which there was no time are cancelled."""
+    """Scores samples in groups of this size; those that did not end in time are cancelled.
+
+    Args:
+        runs_in: The number of workers, or a dispatcher of `_watched`.
+    """
     try:
         if isinstance(runs_in, Dispatcher):
             return subject.scored(runs_in, cases, size)
@@ -229,7 +232,7 @@ def _scores(subject: Subject, cases: Sequence[Case], size: int, runs_in: int | D
 
 
 def _add_unrepeated(found: Measurement, subject: Subject, first: Sequence[Case], scores: Sequence[Score]) -> None:
-    """Adds the outcomes of the first calls where there was no time to make them again."""
+    """Adds the outcomes of the first calls if none of the others ended in time."""
     if not found.seconds and not found.failures:
         found.unmeasured -= len(first)
         _add(found, subject, first, scores)
