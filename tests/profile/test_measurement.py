@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Limit, Status, http_reward, reward
+from guerdon import Limit, StatefulReward, Status, http_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon.profile import Case, Score, measurement
 from guerdon.profile.advice import advise
@@ -116,6 +116,21 @@ def test_groups_and_batches() -> None:
     assert (grouped.calls, len(grouped.seconds)) == ("group", 6)
     whole = measured(of_a_batch, rows)
     assert (whole.calls, len(whole.seconds), whole.rows_of_call) == ("batch", 1, 24)
+
+
+class AsyncRanked(StatefulReward):
+    async def score(self, completion: str) -> float:
+        await asyncio.sleep(0.01)
+        return float(len(completion))
+
+    def finish_group(self, scores: list[float], **columns: object) -> list[float | None]:
+        return [score - min(scores) for score in scores]
+
+
+def test_an_async_function_that_finishes_groups_is_measured() -> None:
+    rows = [{"prompt": f"p{row // 4}", "completion": "x" * row} for row in range(8)]
+    found = measured(AsyncRanked(), rows)
+    assert (len(found.seconds), found.blocks, found.failures) == (8, False, [])
 
 
 def test_a_signal_while_its_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ _MOST_HANGS: Final = 3
 _CHUNK: Final = 16
 _WATCHED_ROWS: Final = 64
 _FIRST_ROWS: Final = 4
-_FIRST_SHARE: Final = 0.1
+_FIRST_SHARE: Final = 0.25
 _WATCHED_S: Final = 0.3
 _MOST_REPEATS: Final = 2000
 _WAITING_WORKERS: Final = 8
@@ -121,9 +121,10 @@ def measure(subject: Subject, cases: Sequence[Case], empty_bytes: int = 0) -> Me
         measured = (AsyncMeasuredFunction if spec.is_async else MeasuredFunction)(spec.item, notes)
         with _watched(subject, measured) as watched:
             size, left = _size(subject), subject.deadline - time.monotonic()
-            first, more = cases[:size], cases[size : _FIRST_ROWS // size * size]
+            first = cases[:size]
             scores = _scores(subject, first, size, watched)
-            if more and max(score.run_s for score in scores) < _FIRST_SHARE * left / _FIRST_ROWS:
+            calls = 1 + _FIRST_SHARE * left / max(1e-6, *(score.run_s for score in scores))
+            if more := cases[size : size * int(min(_FIRST_ROWS // size, calls))]:
                 _scores(subject, more, size, watched)
             _read_notes(found, notes)
             _time(found, subject, cases)

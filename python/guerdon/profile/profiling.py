@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
+from guerdon._insight.diagnostics.score_totals import seconds_text
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError, RegistrationError
@@ -207,7 +208,7 @@ class _Profiling:
             if mine.cut_short == _TIME_LIMIT:
                 why, advice = "Time was up", "Allow more (--time-limit)"
             times = mine.times
-            slow = "" if times is None or times["p50_s"] < _SLOW_S else f" A call takes {times['p50_s']:.2g} s."
+            slow = "" if times is None or times["p50_s"] < _SLOW_S else f" A call takes {seconds_text(times['p50_s'])}."
             message = f"{why} before these checks had ended: {', '.join(missing)}.{slow} {advice}, or take fewer rows (--rows)."
             mine.findings.append(Finding("unchecked", "warning", message))
 
