@@ -2,8 +2,8 @@
 //!
 //! - The member calls of one slot are a batch, which exists from the first of them until their
 //!   owner's batch is done. Its ids follow the owner's, so both count as equally old.
-//! - A member call that was given up does not run. Its sample is reserved, so that a later request
-//!   finds it made, and marked, so that a failed attempt is not tried again.
+//! - Abandoned member calls do not run. Giving up reserves the sample, so a later request finds the
+//!   call made, and marks the sample, so a failed attempt gets no other.
 
 use std::ops::Range;
 use std::sync::Arc;
