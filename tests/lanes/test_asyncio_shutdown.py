@@ -133,19 +133,28 @@ def test_row_16_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
 SAMPLES = [str(index) for index in range(64)]
 
 
-def test_calls_that_block_their_loop_for_milliseconds_are_named() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "at_a_time", "samples"),
+    [
+        (0.02, 4, SAMPLES),  # in one turn of the loop for 80 ms
+        (0.15, 1, SAMPLES[:24]),  # as the constructor of a client that reads certificates
+    ],
+)
+def test_calls_that_block_their_loop_for_milliseconds_are_named(
+    seconds: float, at_a_time: int, samples: list[str]
+) -> None:
     async def blocks(completion: str) -> float:
         await asyncio.sleep(0.001)
-        time.sleep(0.02)
+        time.sleep(seconds)
         return float(completion)
 
-    few = reward(blocks, limit=Limit(concurrency=4))  # in one turn of the loop for 80 ms
+    few = reward(blocks, limit=Limit(concurrency=at_a_time))
     with warnings.catch_warnings(record=True) as caught, Dispatcher([few]) as dispatcher:
         warnings.simplefilter("always")
         end = time.monotonic() + 60
         while not ours(caught) and time.monotonic() < end:
-            dispatcher.score(completions=SAMPLES)
-        dispatcher.score(completions=SAMPLES)
+            dispatcher.score(completions=samples)
+        dispatcher.score(completions=samples)
     [warning] = ours(caught)
     assert "'blocks' blocks its event loop in each call" in str(warning.message)
     assert warning.filename == __file__

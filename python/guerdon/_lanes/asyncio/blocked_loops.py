@@ -1,5 +1,5 @@
-"""Warnings about code that blocks an event loop: for half a second, or in each call for some
-milliseconds.
+"""Warnings about code that blocks an event loop: for half a second, or for milliseconds or
+longer in each call.
 
 The code is found on the loop's thread, or reported by the engine after the block. Only user code
 is named: not frames of the loop or of Guerdon, nor a thread that just waits.
@@ -26,16 +26,17 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _OURS = tuple(os.path.join(_PACKAGE, folder) for folder in ("_lanes", "_worker"))
 _WHAT_TO_DO = (
     'Await what blocks, or make it a sync function: with lane="thread" if it waits, in a worker (the default) if it '
-    "computes."
+    "computes. Make a client once, not in each call: as a global, or in setup() of a StatefulReward."
 )
 
 
-# A function is reported when this share of a second's inspections met its calls in long steps. They
-# must be different calls: a single call that blocks for long has another warning.
+# A function is reported when this share of the inspections of one second met its calls in long
+# steps, or of four seconds: within one second, steps of 300 ms are of too few calls. They must be
+# different calls: a single call that blocks for long has another warning.
 _INTERVAL_S = 0.025
-_STEPS = 14
+_STEPS = (14, 56)
 _CALLS = 4
-_SPAN_S = 1.0
+_SPAN_S = 1 / 14  # for each of the steps
 
 
 class _LongStep(NamedTuple):
@@ -77,23 +78,17 @@ class BlockingWarnings:
 
     def is_to_name(self, name: str, call: tuple[int, int]) -> bool:
         """Counts a call that was met in a long step; returns whether to warn of its function."""
-        met = self._met.setdefault(name, deque(maxlen=_STEPS))
+        met = self._met.setdefault(name, deque(maxlen=max(_STEPS)))
         met.append(_LongStep(time.monotonic(), call, _queued_s(self._thread)))
-        span_s = met[-1].seconds - met[0].seconds
-        if len(met) < _STEPS or span_s > _SPAN_S:
-            return False
-        # A step seems long too while the thread waits for a processor.
-        queued_s = met[-1].queued_s - met[0].queued_s
-        in_steps_s = len(met) * _INTERVAL_S - queued_s
-        return in_steps_s > span_s / 4 and len({one.call for one in met}) >= _CALLS
+        return any(_is_often(list(met)[-steps:]) for steps in _STEPS if len(met) >= steps)
 
     def steps(self, name: str, where: FrameType) -> None:
         """This frame is in one of the long steps of this function."""
         self._named.add(name)
         place = where.f_code.co_filename, where.f_lineno
         self._warn(
-            f"reward function {name!r} blocks its event loop in each call: its calls run one after another, for some "
-            f"milliseconds each, and no other call on the loop can run meanwhile. One was in "
+            f"reward function {name!r} blocks its event loop in each call: its calls run one after another, each for "
+            f"milliseconds or longer, and no other call on the loop can run meanwhile. One was in "
             f"{where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
             place,
         )
@@ -116,6 +111,14 @@ class BlockingWarnings:
         if place not in self._warned:
             self._warned.add(place)
             warn(message, *place) if place[0] else warn(message)
+
+
+def _is_often(met: list[_LongStep]) -> bool:
+    span_s = met[-1].seconds - met[0].seconds
+    # A step seems long too while the thread waits for a processor.
+    in_steps_s = len(met) * _INTERVAL_S - (met[-1].queued_s - met[0].queued_s)
+    different = len({one.call for one in met})
+    return span_s <= len(met) * _SPAN_S and in_steps_s > span_s / 4 and different >= _CALLS
 
 
 def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
