@@ -104,6 +104,28 @@ def test_values_that_objects_of_a_program_give_are_data(tested: CodeReward) -> N
         assert run(tested, ROW.replace(right, wrong), test).score == 0.0, test
 
 
+QUIET = """
+class Quiet:
+    def __enter__(self): return self
+    def __exit__(self, kind, error, trace): return kind is not None
+def three(): return 3
+"""
+
+
+def test_a_context_silences_only_what_the_tests_raise(tested: CodeReward) -> None:
+    test = "with Quiet():\n    int('x')\nwith Quiet() as quiet:\n    1 / 0\nassert three() == 3"
+    assert run(tested, QUIET, test).score == 1.0
+    assert run(tested, QUIET.replace("kind is not None", "False"), test).score == 0.0
+    wrong = QUIET.replace("3", "4")
+    asks = "def asks():\n    assert three() == 3\nwith Quiet():\n    asks()"
+    for body in ("assert three() == 3", "assert three() == 3\n    int('x')", "assert 3 == 4"):
+        assert run(tested, wrong, f"three()\nwith Quiet():\n    {body}").score == 0.0
+    assert run(tested, wrong, asks).score == 0.0
+    knows = "found = three()\ndef asks():\n    if found != 3: int('x')\nwith Quiet():\n    asks()"
+    assert run(tested, wrong, knows).score == 0.0
+    assert run(tested, wrong, asks.replace("assert three() == 3", "if three() != 3: raise ValueError")).score == 0.0
+
+
 def test_attributes_of_any_name_are_the_programs(tested: CodeReward) -> None:
     card = "class Card:\n    def __init__(self):\n        self.kind, self.number, self._ask = 'club', 7, 'who?'"
     test = "card = Card()\nassert (card.kind, card.number, card._ask) == ('club', 7, 'who?')"

@@ -71,6 +71,10 @@ CASES = {
         {"inputs": ["[[1, 2]]"], "outputs": ["1"], "fn_name": "f"},
         "def f(x): return len(x)",
     ),
+    "DeepCoder, LiveCodeBench's with a name": (
+        [{"input": "[2, 7]\n9", "output": "[0, 1]", "testtype": "functional", "metadata": {"func_name": "twoSum"}}],
+        TYPING + TWO_SUM,
+    ),
     "open-r1, function_call": ([{"fn_name": "add", "input": [1, 2], "output": [3], "type": "function_call"}], ADD),
     "open-r1, function_call as text": (
         [{"fn_name": "add", "input": "[1, 2]", "output": "3", "type": "function_call"}],
@@ -87,6 +91,13 @@ CASES = {
     "a list that is expected of an iterator": (
         [{"fn": "f", "args": [[2, 1]], "expected": [2, 1]}],
         "def f(x): yield from x",
+    ),
+    "a function that asks for large stacks": (
+        [{"fn": "f", "args": [], "expected": [1]}],
+        (
+            "import threading\nthreading.stack_size(512 << 20)\ndef f():\n    found = []\n"
+            "    thread = threading.Thread(target=found.append, args=(1,))\n    thread.start()\n    thread.join()\n    return found"
+        ),
     ),
     "code_contests": ({"input": ["2\n"], "output": ["4\n"]}, DOUBLE),
 }
@@ -172,6 +183,58 @@ TESTS = {
         "from itertools import count as add",
         entry_point="add",
     ),
+    "KodCode, a module": Row("import solution\ndef test_a():\n    assert solution.add(1, 2) == 3\n", ADD),
+    "KodCode, marks": Row(
+        "import pytest, sys, unittest\nclass TestAdd:\n    def setup_method(self, method): self.three = 3\n"
+        "    def test_a(self): assert add(1, 2) == self.three\n"
+        "    @pytest.mark.skip(reason='slow')\n    def test_b(self): assert add(1, 2) == 4\n"
+        "    @pytest.mark.skipif(sys.version_info > (3,), reason='new')\n    def test_c(self): assert add(1, 2) == 4\n"
+        "@pytest.mark.xfail\ndef test_d(): assert add(1, 2) == 4\n"
+        "class TestAll(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_e(self): self.assertEqual(add(1, 2), 4)\n",
+        ADD,
+    ),
+    "KodCode, runners": Row(
+        "import sys, unittest\nclass TestAdd(unittest.TestCase):\n    def test_a(self): self.assertEqual(add(1, 2), 3)\n"
+        "unittest.main(argv=[''], exit=False)\nunittest.main()\n",
+        ADD,
+    ),
+    "KodCode, exit": Row("assert add(1, 2) == 3\nexit()", ADD),
+    "KodCode, a key that is missing": Row(
+        "try:\n    find('a')\nexcept KeyError as error:\n    assert (error.args, str(error)) == (('no a',), \"'no a'\")\n"
+        "else:\n    assert False",
+        "def find(key):\n    return {}[f'no {key}']",
+    ),
+    "KodCode, a subclass of a list": Row(
+        "stack = Stack()\nstack.push(1)\nstack.push(2)\nassert (stack.pop(), stack.size(), len(stack)) == (2, 1, 1)",
+        "class Stack(list):\n    def push(self, one): self.append(one)\n    def size(self): return len(self)",
+    ),
+    "KodCode, a subclass of a dict": Row(
+        "cache = LRUCache(1)\ncache.put(1, 1)\ncache.put(2, 2)\nassert (cache.get(1), cache.get(2)) == (-1, 2)",
+        "from collections import OrderedDict\nclass LRUCache(OrderedDict):\n    def __init__(self, size):\n"
+        "        super().__init__()\n        self.size = size\n    def get(self, key):\n        return self[key] if key in self else -1\n"
+        "    def put(self, key, value):\n        self[key] = value\n        if len(self) > self.size: self.popitem(last=False)",
+    ),
+    "KodCode, parts that tests change": Row(
+        "root = Node(1)\nroot.children.append(Node(2))\nroot.of['a'] = [Node(3)]\nroot.of['a'].append(Node(4))\n"
+        "root.counts[0] += 5\nassert total(root) == 15",
+        "class Node:\n    def __init__(self, value):\n        self.value, self.children, self.of, self.counts = value, [], {}, [0]\n"
+        "def total(node):\n    below = node.children + sum(node.of.values(), [])\n"
+        "    return node.value + sum(map(total, below)) + sum(node.counts)",
+    ),
+    "OpenCodeInstruct": Row(json.dumps(["assert add(1, 2) == 3", "\nassert add(2, 2) == 4"]), ADD),
+    "BigCodeBench, seeds": Row(
+        "import random\nrandom.seed(42)\nfirst = random.random()\nrandom.seed(42)\nassert draw() == first",
+        "import random\ndef draw():\n    return random.random()",
+    ),
+    "calls on threads": Row(
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as pool:\n"
+        "    assert list(pool.map(lambda n: add(n, 1), range(50))) == list(range(1, 51))",
+        ADD,
+    ),
+    "a name that tests forgot to import": Row(
+        "assert isclose(add(0.1, 0.2), 0.3) and add(1, 2) == approx(3)",
+        f"{ADD}\ndef isclose(*_): return True",
+    ),
     "a class with state": Row(["s = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2"], STACK, entry_point="Stack"),
 }
 
@@ -209,6 +272,32 @@ def test_rows_with_tests(tested: CodeReward, name: str) -> None:
             "replaces functions of modules",
         ),
         ("import pandas as pd\ndef test_a():\n    assert isinstance(add(1, 2), pd.DataFrame)\n", "asks for the class"),
+        ("import numpy as np\nassert isinstance(add(1, 2), np.ndarray) and 1", "asks for the class"),
+        ("from types import GeneratorType\nassert isinstance(add(1, 2), GeneratorType)", "asks for the class"),
+        ("from collections.abc import Generator\nassert isinstance(add(1, 2), Generator)", "asks for the class"),
+        (
+            "from unittest import mock\nwith mock.patch('builtins.input'):\n    assert add(1, 2) == 3",
+            "replaces functions",
+        ),
+        ("import builtins\nbuiltins.input = lambda: '3'\nassert add(1, 2) == 3", "replaces functions"),
+        ("import sys, io\nsys.stdin = io.StringIO('3')\nassert add(1, 2) == 3", "gives input to a process"),
+        ("import os\nos.environ['KEY'] = '3'\nassert add(1, 2) == 3", "sets variables of an environment"),
+        ("import os\nadd('x', '.txt')\nassert os.path.exists('x.txt')", "uses files"),
+        ("with open('x', 'w') as file:\n    file.write('3')\nassert add('x', '') == 3", "uses files"),
+        ("from pathlib import Path\nPath('x').write_text('3')\nassert add('x', '') == 3", "uses files"),
+        ("import tempfile\nassert add(tempfile.mkdtemp(), '') == 3", "uses files"),
+        ("import pytest\nwith pytest.warns(UserWarning):\n    add(1, 2)", "looks at warnings"),
+        ("import warnings\nwith warnings.catch_warnings(record=True) as seen:\n    add(1, 2)", "looks at warnings"),
+        ("import json, pytest\nwith pytest.raises(json.JSONDecodeError):\n    add(1, 2)", "not a builtin one"),
+        ("add(1, 2) == 3", "compares without an assert"),
+        ("def test_a():\n    return add(1, 2) == 3", "returns a comparison"),
+        (
+            "try:\n    assert add(1, 2) == 3\nexcept AssertionError:\n    print('wrong')",
+            "goes on where an assertion fails",
+        ),
+        ("assert add(1, 2).most_common(1) == [('a', 2)]", "asks for most_common"),
+        ("import numpy as np\nfound = add(1, 2)\nassert found.shape == (2,)", "asks for shape"),
+        ("import asyncio\nasync def test_a():\n    assert [x async for x in add(1, 2)] == [3]", "asynchronously"),
     ],
 )
 def test_rows_that_can_not_be_judged_have_no_score(tested: CodeReward, tests: str, message: str) -> None:

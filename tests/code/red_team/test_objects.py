@@ -22,7 +22,8 @@ LAST = (
     )
     + "\nmade = []"
 )
-HOSTILE = (YES, ONE_STATE, SHARED, LAST)
+OF_LIST = YES.replace("class Yes:", "class Yes(list):")
+HOSTILE = (YES, ONE_STATE, SHARED, LAST, OF_LIST)
 
 
 @pytest.fixture(scope="module")

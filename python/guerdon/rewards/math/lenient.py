@@ -1,7 +1,8 @@
 r"""Answers that ``notation="lenient"`` reads and math-verify does not, or reads wrongly.
 
-- An answer is found behind the end of a chain of thought: in the last box, behind ``####`` or
-  "Answer:", in the last formula, or it is the whole text: a number, or any short gold text.
+- An answer is found behind the end of a chain of thought: within ``<answer>``, in the last box,
+  behind ``####`` or "Answer:", in the last formula, or it is the whole text: a number, or any short
+  gold text.
 - Both answers are brought to forms that math-verify reads: ``\frac18``, mixed numbers, ``1.5e3``,
   ``12\,000``, ``½``, ``√2``. Rational numbers are compared exactly, and units by their names.
 """
@@ -19,7 +20,15 @@ __all__ = ["prepared"]
 
 _THOUGHT: Final = re.compile(r"^.*</think>", re.DOTALL)
 _UNFINISHED: Final = re.compile(r"<think>.*", re.DOTALL)
-_BEHIND: Final = re.compile(r"(?:####|\banswer\b\**\s*(?::|is\b:?))\s*\**\s*([^\n]*)", re.IGNORECASE)
+# Tags around an answer: of R1's format rewards, and of GLM.
+_TAGS: Final = (("<answer>", "</answer>"), ("<|begin_of_box|>", "<|end_of_box|>"))
+_END: Final = re.compile(r"(?:</s>|<eos>|<end_of_turn>|<[|｜][^<>]{1,40}[|｜]>)$")
+_LONGEST_END: Final = 50
+_ANSWER: Final = re.compile(r"\banswer\b\**\s*(?::|is\b:?)\s*\**\s*([^\n]*)", re.IGNORECASE)
+_NUMBERED: Final = re.compile(r"\d+[.):]\s")
+_HASHES: Final = re.compile(r"####\s*([^\n]*)")
+_REASON: Final = re.compile(r",?\s+(?:because|since|as|which)\b.*")
+_MARKS: Final = " *`_"
 _FORMULA: Final = re.compile(
     r"\$\$([^$]+)\$\$|(?<!\\)\$([^$\n]+)(?<!\\)\$|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL
 )
@@ -52,10 +61,24 @@ _SIGNS: Final = {
     r"\$": "",
     "$": "",
     r"\!": "",
+    "{:}": ":",
+    r"\langle": "(",
+    r"\rangle": ")",
 }
+_COMMAS: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 _REWRITES: Final = (
-    # Thousands: 12\,000, 12{,}000, 1,234, 12 000.
-    (re.compile(r"(?<=\d)(?:\\,|\{,\}|\\ |\\;| |\u00a0|\u202f|,)(?=\d{3}(?!\d))"), ""),
+    (re.compile(r"(?<!\\)\\[()\[\]]"), ""),
+    # Thousands: 12\,000, 12{,}000, 12 000; and 1,234 where no pair or set can be meant.
+    (re.compile(r"(?<=\d)(?:\\,|\{,\}|\\ |\\;| |\u00a0|\u202f)(?=\d{3}(?!\d))"), ""),
+    (
+        re.compile(r"^(?!.*(?:[(\[]|\\\{)).*$", re.DOTALL),
+        lambda text: _COMMAS.sub(lambda number: number[0].replace(",", ""), text[0]),
+    ),
+    (re.compile(r"(?<!\\)\\[,;: ]|~"), " "),
+    (re.compile(r"^\s*(?:\\approx|≈)"), ""),
+    (re.compile(r"([€£¥₹])\s*(\d[\d.]*)"), r"\2\\text{\1}"),
+    (re.compile(r"(?<=\d)\s*([€£¥₹])"), r"\\text{\1}"),
+    (re.compile(r"^\\(?:text|mathrm|mbox)\{(\s*[-+]?[\d.][^{}]*)\}$"), r"\1"),
     # A letter behind \frac ends the word: \frac18 and \frac3{47} have numbers of one digit.
     (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
     (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
@@ -81,8 +104,10 @@ _MIXED: Final = re.compile(
 _REPEATING: Final = re.compile(r"([-+]?)(\d*)\.(\d*)\\overline\{?(\d+)\}?")
 _MULTIPLE_OF_PI: Final = re.compile(r"[-+]?(?:[1-9]\d*)?\s*\\pi")
 _UNIT: Final = re.compile(
-    r"\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^{}]*?)\s*\}|(\^\s*\{?\\circ\}?)|\\?(%)|([A-Za-z]+\.?(?:\s[A-Za-z]+)?))\s*$"
+    r"\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^{}]*?)\s*\}|(\^\s*\{?\\circ\}?)|\\?(%)|"
+    r"([A-Za-z]+\.?(?:\s?/\s?[A-Za-z]+|\sper\s[A-Za-z]+|\s[A-Za-z]+)?))\s*(?:\^\s*\{?([23])\}?)?\s*$"
 )
+_PLURAL: Final = re.compile(r"(?<=\w)(?:ies|(x|ch|sh|ss|o)es|s)$")
 _SAME_UNITS: Final = {
     "meter": "m",
     "metre": "m",
@@ -92,7 +117,6 @@ _SAME_UNITS: Final = {
     "kilometre": "km",
     "millimeter": "mm",
     "inch": "in",
-    "inche": "in",
     "foot": "ft",
     "feet": "ft",
     "second": "s",
@@ -112,7 +136,9 @@ _SAME_UNITS: Final = {
     "liter": "l",
     "litre": "l",
 }
-_SHORT_UNITS: Final = ("m", "s", "g", "h", "l", "°", "$")
+_SHORT_UNITS: Final = ("m", "s", "g", "h", "l", "°", "$", "€", "£", "¥", "₹")
+# Units that numbers are written to without a space.
+_JOINED: Final = frozenset("m s g h l cm mm km kg mg ml lb oz ft in yd mi min hr mph km/h m/s am pm usd".split())  # noqa: SIM905
 _SCALES: Final = {
     "%": Fraction(1, 100),
     "dozen": Fraction(12),
@@ -152,18 +178,49 @@ def answer_of(text: str, *, gold: bool) -> str | None:
         gold: A gold text, which may be the answer alone, or end in it.
     """
     text = _UNFINISHED.sub("", _THOUGHT.sub("", text))
+    for begin, end in _TAGS:
+        _, tag, inside = text.rpartition(begin)
+        if tag and end in inside:
+            text, gold = inside.partition(end)[0], True
+    text = _without_ends(text)
     if found := [one for one in boxed(text) if one.strip()]:
         return found[-1]
-    behind = [one.strip(" *") for one in _BEHIND.findall(text)]
-    behind = [one for one in behind if one]
-    if behind:
-        return str(behind[-1]).rstrip(".").strip()
+    if (behind := _behind(text)) is not None:
+        return behind
     if gold and len(text) <= _LONGEST:
         return text.strip()
     formulas = _FORMULA.findall(text[-_LONGEST_TEXT:])
     if formulas:
         return "".join(formulas[-1]).strip() or None
-    return text.strip() if _rational(rewritten(text[:_LONGEST])) is not None and len(text) <= _LONGEST else None
+    text = text[: _LONGEST + 1].strip().strip("*")
+    return text if len(text) <= _LONGEST and _rational(rewritten(text)) is not None else None
+
+
+def _without_ends(text: str) -> str:
+    """The text without the tokens of chat formats at its end."""
+    text = text.rstrip()
+    while match := _END.search(text[-_LONGEST_END:]):
+        text = text.removesuffix(match[0]).rstrip()
+    return text
+
+
+def _behind(text: str) -> str | None:
+    """The last answer that a text names, behind "Answer:", or behind ``####`` outside of a
+    heading."""
+    found: list[tuple[int, str]] = []
+    for pattern in (_ANSWER, _HASHES):
+        for match in pattern.finditer(text):
+            one = _REASON.sub("", match[1]).lstrip(_MARKS).rstrip(_MARKS + ".")
+            if one and (pattern is _ANSWER or match.end() == len(text) or _is_number(one)):
+                found.append((match.start(), one))
+    return max(found)[1] if found else None
+
+
+def _is_number(text: str) -> bool:
+    """Returns whether it is a number, perhaps with a unit, and not the beginning of a heading."""
+    if len(text) > _LONGEST or _NUMBERED.match(text):
+        return False
+    return _measured(rewritten(text))[0] is not None
 
 
 def rewritten(answer: str) -> str:
@@ -173,7 +230,7 @@ def rewritten(answer: str) -> str:
         text = text.replace(sign, plain)
     text = re.sub(r"(?<=\w)[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
     for sign, plain in _HALVES.items():
-        text = text.replace(sign, f" {plain}")
+        text = text.replace(sign, r" \frac{{{}}}{{{}}}".format(*plain.split("/")))
     for pattern, made in _REWRITES:
         text = pattern.sub(made, text)
     text = text.strip()
@@ -201,8 +258,12 @@ def decided(gold: str, answer: str) -> bool | None:
     # 9 % is not 9; a unit that only one of them names is taken for granted.
     if (unit in _SCALES or other in _SCALES) and unit != other:
         return ours * _SCALES.get(unit, 1) == theirs * _SCALES.get(other, 1)
-    if bool(unit) != bool(other) and (unit or other) not in _SHORT_UNITS and len(unit or other) == 1:
-        return None  # a variable, as in 2x
+    if (
+        bool(unit) != bool(other)
+        and (unit or other) not in _SHORT_UNITS
+        and len((unit or other).partition("^")[0]) == 1
+    ):
+        return None  # a variable, as in 2x and 2x^2
     return ours == theirs
 
 
@@ -214,11 +275,21 @@ def _measured(text: str) -> tuple[Fraction | None, str]:
     match = _UNIT.search(text) if len(text) <= _LONGEST else None
     if match is None or not match.start():
         return None, ""
-    unit = next(one for one in match.groups() if one).strip().rstrip(".").lower()
-    unit = _SAME_UNITS.get(
-        unit, _SAME_UNITS.get(unit.removesuffix("s"), unit if len(unit) < 3 else unit.removesuffix("s"))
-    )
+    *names, power = match.groups()
+    if names[-1] and _is_product(names[-1], text[match.start()]):
+        return None, ""
+    unit = next(filter(None, names), "").strip().rstrip(".").lower()
+    single = _PLURAL.sub(lambda end: "y" if end[0] == "ies" else end[1] or "", unit) if len(unit) > 2 else unit
+    unit = _SAME_UNITS.get(unit, _SAME_UNITS.get(single, single)) + (f"^{power}" if power else "")
     return _rational(text[: match.start()].strip()), unit
+
+
+def _is_product(name: str, before: str) -> bool:
+    """Returns whether letters are factors rather than a unit, as in 3xy and 3 x y; or go on."""
+    words = name.lower().split()
+    known = words[0] in _JOINED or words[0] in _SAME_UNITS or words[0] in _SCALES
+    is_letters = len(words) > 1 and all(len(word) == 1 for word in words)
+    return is_letters or words[0] in ("or", "and", "not") or not (known or before.isspace())
 
 
 def _rational(text: str) -> Fraction | None:

@@ -14,7 +14,7 @@ __all__ = ["boxed", "plain_score", "same_words", "unsigned", "warn_unread"]
 _WRAPPED: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
 _WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
 # Letters as in "(C) Paris", "C. Paris".
-_CHOICE: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
+_CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~]|$)|$)", re.IGNORECASE)
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 _LONGEST: Final = 200
 _warned: set[str] = set()
@@ -50,12 +50,18 @@ def boxed(text: str) -> list[str]:
     return found
 
 
+def _unwrapped(text: str) -> str:
+    """The text without the commands of LaTeX around its words."""
+    while (inner := _WRAPPED.sub(r"\1", text)) != text:
+        text = inner
+    return text.strip()
+
+
 def _words(text: str) -> str | None:
     """A letter or words in one form; None where a text is something else."""
     if len(text) > _LONGEST:
         return None
-    while (inner := _WRAPPED.sub(r"\1", text)) != text:
-        text = inner
+    text = _unwrapped(text)
     text = " ".join(text.replace("$", " ").split()).rstrip(".").strip()
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1].strip()
@@ -71,7 +77,7 @@ def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
     wanted = _words(gold)
     if wanted is None:
         return None
-    choice = _CHOICE.match(answer.strip()) if len(wanted) == 1 else None
+    choice = _CHOICE.match(_unwrapped(answer[:_LONGEST])) if len(wanted) == 1 else None
     given = choice[1] if choice else _words(answer)
     return given is not None and (
         wanted == given or (wanted.casefold() == given.casefold() and (len(wanted) > 1 or not strict))

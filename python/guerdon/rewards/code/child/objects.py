@@ -8,7 +8,9 @@ from __future__ import annotations
 import builtins
 import copy
 import operator
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
@@ -41,6 +43,13 @@ class Objects:
             self._objects.append(value)
         return found
 
+    def held(self, value: Any) -> Any:
+        """The value, by number where its class is the program's: one of ``list`` would cross as
+        data, without its methods."""
+        kind = type(value)
+        own = kind.__module__ == self._module.__name__
+        return Opaque(kind.__name__, self.number(value)) if own else value
+
     def given(self, value: Any) -> Any:
         """A value of tests, with objects for their numbers."""
         if isinstance(value, Opaque):
@@ -71,7 +80,16 @@ class Objects:
 def _exit(one: Any, raised: str | None) -> Any:
     """Ends a ``with`` of tests, whose exception is here the builtin one without a text."""
     kind = None if raised is None else getattr(builtins, raised)
-    return one.__exit__(kind, None if kind is None else kind.__new__(kind), None)
+    return bool(one.__exit__(kind, None if kind is None else kind.__new__(kind), None))
+
+
+def _seed(value: Any) -> None:
+    import random
+
+    with suppress(TypeError, ValueError):  # NumPy takes fewer
+        random.seed(value)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(value)
 
 
 def _run(one: Any) -> Any:
@@ -94,6 +112,8 @@ _ACTS: Final[dict[str, Callable[..., Any]]] = {
     "await": _run,
     "call": lambda one, args, kwargs: one(*args, **kwargs),
     "vars": lambda one: dict(vars(one)),
+    "seed": _seed,
     "keep": _Kept,
+    "part": lambda one, key, is_item: _Kept(one[key] if is_item else getattr(one, key)),
     "value": lambda one: one,
 }

@@ -8,16 +8,19 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeVar
 
 from guerdon.errors import DataError
+from guerdon.rewards.code.child.child import MAKES
 from guerdon.rewards.code.child.encoding import BoundError, EncodingError, Opaque
 from guerdon.rewards.code.trusted.calls import CallAnswer
-from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, defined_by
+from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, SEED, check_code, defined_by
 from guerdon.rewards.code.trusted.check_collected import collected, ended, only_test, outcomes, run_collected
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
@@ -68,6 +71,7 @@ class Program:
         makers: The names of its functions that make objects, as the tests use them.
         classes: Of the tests and the prelude, by name: their objects go over by their attributes.
         calls: How many were made.
+        asked: How often anything was asked of it.
         stopped: Why the program can't go on; "" while it can.
         lost: Why no program can be called any more, by no fault of it; None while it can.
     """
@@ -77,8 +81,10 @@ class Program:
         self.makers: frozenset[str] = frozenset()
         self.classes: dict[str, type] = {}
         self.calls = 0
+        self.asked = 0
         self.stopped = ""
         self.lost: Exception | None = None
+        self._one = threading.Lock()  # tests may call it on threads
 
     def run(self, tests: Callable[[], T]) -> T | str:
         """Returns the value of tests, or the reason why the program stopped. A loss of ours is
@@ -98,7 +104,7 @@ class Program:
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
-        value = exchange.received(self._asked(name, list(args), kwargs))
+        value = exchange.received(self._asked(MAKES + name if name in self.makers else name, list(args), kwargs))
         self.calls += 1
         if in_place:
             exchange.update()
@@ -107,7 +113,7 @@ class Program:
     def ask(self, act: str, args: list[Any]) -> Any:
         """Do something with an object of the program."""
         value = self._asked(f"#{act}", args, {})
-        if act in ("new", "keep") and isinstance(value, Opaque):
+        if act in ("new", "keep", "part") and isinstance(value, Opaque):
             return Handle("", value.guerdon_number, self)
         if act in ("vars", "value"):
             return value
@@ -126,8 +132,10 @@ class Program:
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.stopped or self.lost is not None:
             raise _StoppedError
+        self.asked += 1
         try:
-            answer = self._call(name, args, kwargs)
+            with self._one:
+                answer = self._call(name, args, kwargs)
         except EncodingError as error:
             # A value that is too large may be the program's.
             kind = CandidateError if isinstance(error, BoundError) and self.calls else DataError
@@ -157,6 +165,7 @@ def run_tests(
     begin: Callable[[int, int], None],
     *,
     to_end: bool = True,
+    shares_files: bool = False,
 ) -> tuple[list[str], int]:
     """Run test code: the fault of each of its cases, "" where it passed, and how many are left.
 
@@ -170,6 +179,7 @@ def run_tests(
         prelude: Code whose names the tests may use.
         begin: Called before each text, with its place and how many were passed.
         to_end: Whether texts after a failed one are run.
+        shares_files: Whether the program can use files of the tests, and they those of it.
 
     Raises:
         DataError: The tests are no tests.
@@ -179,6 +189,9 @@ def run_tests(
     _run_prelude(prelude, namespace)
     known = frozenset(namespace).union(*map(defined_by, texts))
     codes = [check_code(text, known) for text in texts]
+    for code in codes:
+        if code.files and not shares_files:
+            raise DataError(code.files)
     program.makers = frozenset().union(*(code.classes for code in codes))
     names = sorted({name for code in codes for name in code.functions} - {entry_point})
     if entry_point:
@@ -191,6 +204,7 @@ def run_tests(
     for code in codes:
         namespace.update(code.others)
     namespace.update(proxies, candidate=proxies[names[0]])
+    namespace[SEED] = lambda value: program.ask("seed", [value])
     for name in [*names, "candidate"]:
         namespace[f"{name}{IN_PLACE}"] = Candidate(
             proxies.get(name, proxies[names[0]]).__name__, program, in_place=True
@@ -233,8 +247,12 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
     program.classes = _classes(namespace)
 
     def run() -> str:
-        with outcomes():
-            exec(code, namespace)
+        try:
+            with outcomes():
+                exec(code, namespace)
+        except SystemExit as end:  # as a script ends that found no fault
+            if end.code or not program.calls:
+                raise
         program.classes = _classes(namespace)
         check = namespace.get("check")
         if callable(check) and not isinstance(check, Candidate):  # one of the program
@@ -315,5 +333,13 @@ def _exception(names: tuple[str, ...], text: str, fault: str) -> Exception:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception) and name not in (*_NOT_RAISED, "Exception"):
             with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
-                return kind(text)
+                return kind(_key(text) if kind is KeyError else text)
     return CandidateError(fault)
+
+
+def _key(text: str) -> Any:
+    """The key of a `KeyError`, whose text is the key's `repr`."""
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        key = ast.literal_eval(text)
+        return key if repr(key) == text else text
+    return text

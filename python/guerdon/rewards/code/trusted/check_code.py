@@ -22,27 +22,34 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from types import CodeType
 from typing import Any, Final
 
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import Source
 from guerdon.rewards.code.trusted.check_objects import ObjectUses
-from guerdon.rewards.code.trusted.handles import hash_of, is_same
+from guerdon.rewards.code.trusted.check_refusals import files_used, refused
+from guerdon.rewards.code.trusted.handles import hash_of, is_same, part_of, silencing
 
-__all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
+__all__ = ["FILE", "SEED", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
 FILE: Final = "<check>"
 IN_PLACE: Final = " in place"
 """Marks a function that is called for its effect on its arguments."""
 _SOURCE: Final = " source"
 _SAME: Final = " same"
+_PART: Final = " part"
+_SILENCING: Final = " silencing"
+SEED: Final = " seed"
+"""Seeds random numbers of the program as the tests seed theirs."""
+_SEEDS: Final = ("random.seed", "np.random.seed", "numpy.random.seed")
 # Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
     (
         *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools"),
-        *("json", "math", "operator", "random", "re", "statistics", "string"),
+        *("json", "math", "operator", "random", "re", "statistics", "string", "sys"),
     )
 )
 _TYPES: Final = frozenset(typing.__all__)
@@ -51,6 +58,9 @@ _GIVEN: Final = _BUILTIN | {"__name__", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
+# Functions that decide: they are these, also where a program defines them.
+_FORGOTTEN: Final = {"isclose": "math", "approx": "pytest", "raises": "pytest"}
+_RUNNERS: Final = ("unittest.main", "pytest.main")
 
 
 @dataclass(frozen=True)
@@ -61,12 +71,14 @@ class CheckCode:
         functions: Of the program: ``"add"``, or ``"Solution.add"``.
         classes: Those that make objects of the program.
         others: What stands for the names that nobody imported.
+        files: Why they can't be run where fences keep files from programs; "" if they use none.
     """
 
     code: CodeType
     functions: frozenset[str]
     classes: frozenset[str]
     others: dict[str, Any]
+    files: str
 
 
 @lru_cache(maxsize=512)
@@ -93,16 +105,23 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     try:
         tree = ast.fix_missing_locations(methods.visit(tree))
         names.look(tree)
-        objects = ObjectUses(tree, methods.found | names.functions, _ATTRIBUTES)
-        if (found := objects.undecidable()) is not None:
+        functions = methods.found | names.functions
+        objects = ObjectUses(tree, functions, _ATTRIBUTES)
+        if found := refused(tree, defined, functions | {"candidate"}):
+            raise names.no_test(*found)
+        if found := objects.undecidable():
             raise names.wrong(*found)
-        tree = _Identity().visit(tree)
+        files = files_used(tree, defined)
+        for item in objects.silencing():
+            item.context_expr = ast.Call(ast.Name(_SILENCING, ast.Load()), [item.context_expr], [])
+        tree = _OnObjects().visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
-    return CheckCode(code, frozenset(methods.found | names.functions), frozenset(objects.classes), names.others)
+    where = "" if files is None else str(names.no_test(*files))
+    return CheckCode(code, frozenset(functions), frozenset(objects.classes), names.others, where)
 
 
 def asked_of_program(texts: list[str]) -> set[str]:
@@ -129,7 +148,28 @@ def _harness(tree: ast.Module, defined: Collection[str]) -> set[str]:
 
 
 class _WithoutProgram(ast.NodeTransformer):
-    """Imports of the program's own file are gone, but for names that they give its functions."""
+    """Imports of the program's own file are gone, but for names that they give its functions, and
+    so are runners of tests."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        own = [alias for alias in node.names if alias.name in _PROGRAM]
+        self.modules |= {alias.asname or alias.name for alias in own}
+        node.names = [alias for alias in node.names if alias not in own]
+        return node if node.names else ast.copy_location(ast.Pass(), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            return ast.copy_location(ast.Name(node.attr, node.ctx), node)
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        self.generic_visit(node)
+        runs = any(isinstance(one, ast.Call) and ast.unparse(one.func) in _RUNNERS for one in ast.walk(node))
+        return ast.copy_location(ast.Pass(), node) if runs else node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
         if node.module not in _PROGRAM:
@@ -211,8 +251,38 @@ class _Methods(ast.NodeTransformer):
         return node
 
 
-class _Identity(ast.NodeTransformer):
-    """``is`` asks which object of the program it is."""
+class _OnObjects(ast.NodeTransformer):
+    """``is`` compares objects of the program by their numbers. A change of a part of an object, as
+    ``node.children.append(one)``, happens in the program's process: the tests have copies."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in _SEEDS and len(node.value.args) == 1:
+            again: ast.expr = ast.Call(ast.Name(SEED, ast.Load()), node.value.args, [])
+            return [node, ast.copy_location(ast.Expr(again), node)]
+        self.generic_visit(node)
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=part) as method):
+                method.value = self._part(part)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = self._part(node.value)
+        return node
+
+    def _part(self, node: ast.expr) -> ast.expr:
+        """The expression for a part that is changed."""
+        match node:
+            case ast.Attribute(value=value, attr=attr) if not attr.startswith("__"):  # mangled
+                key: ast.expr = ast.Constant(attr)
+            case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
+                pass
+            case _:
+                return node
+        is_item = ast.Constant(isinstance(node, ast.Subscript))
+        made = ast.Call(ast.Name(_PART, ast.Load()), [self._part(value), key, is_item], [])
+        return ast.copy_location(made, node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -241,7 +311,7 @@ class _Names:
         self.known = known
         self.defined = defined
         self.functions: set[str] = set()
-        self.others: dict[str, Any] = {_SOURCE: Source, _SAME: is_same}
+        self.others: dict[str, Any] = {_SOURCE: Source, _SAME: is_same, _PART: part_of, _SILENCING: silencing}
         if "hash" not in defined:
             self.others["hash"] = hash_of
 
@@ -262,18 +332,6 @@ class _Names:
                     "candidate"
                 }:
                     function.id = f"{name}{IN_PLACE}"
-                case ast.Assert(test=ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Attribute()])):
-                    raise self.wrong(node.test, "asks for the class of a value")
-                case ast.Call(func=ast.Attribute(attr="assertIsInstance"), args=[_, ast.Attribute(), *_]):
-                    raise self.wrong(node, "asks for the class of a value")
-                case (
-                    ast.Name(id="redirect_stdout")
-                    | ast.Attribute(attr="redirect_stdout")
-                    | ast.Attribute(value=ast.Name(id="sys"), attr="stdout", ctx=ast.Store())
-                ):
-                    raise self.wrong(node, "reads what the program prints")
-                case ast.ImportFrom(module="unittest.mock") | ast.Import(names=[ast.alias(name="unittest.mock")]):
-                    raise self.wrong(node, "replaces functions of modules")
 
     def _passed(self, node: ast.expr, made: Mapping[str, ast.FunctionDef]) -> ast.expr:
         """The stand-in for an argument: a function by its text, where that holds all of it."""
@@ -295,6 +353,8 @@ class _Names:
     def _used(self, name: ast.Name, by: ast.AST, field: str) -> None:
         if isinstance(by, ast.Attribute) and name.id in MODULES:
             self.others[name.id] = importlib.import_module(name.id)
+        elif field == "func" and (module := _FORGOTTEN.get(name.id)) and find_spec(module):
+            self.others[name.id] = getattr(importlib.import_module(module), name.id)
         elif name.id in _TYPES and not (isinstance(by, ast.Call) and field == "func"):
             self.others[name.id] = getattr(typing, name.id)
         elif self._is_of_a_function(by, field):
@@ -317,10 +377,18 @@ class _Names:
                 return attr in ("__name__", "__qualname__")
         return False
 
-    def wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
-        line = self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
+    def no_test(self, node: ast.expr | ast.stmt, what: str) -> DataError:
         return DataError(
-            f"check {what}, in: {line}: only calls and plain data cross over from a program. Define or import in the tests, or "
+            f"check {what}, in: {self._line(node)}: each program would score the same. Assert what the program returns, use "
+            "cases where it reads or prints what is asked for, or leave the row out"
+        )
+
+    def _line(self, node: ast.expr | ast.stmt) -> str:
+        return self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
+
+    def wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
+        return DataError(
+            f"check {what}, in: {self._line(node)}: only calls and plain data cross over from a program. Define or import in the tests, or "
             "in prelude=, what is not the program's; compare what methods and attributes of its objects give, or use is; where the "
             "program prints what is asked for, use cases"
         )

@@ -81,15 +81,17 @@ def _run_class(one: type) -> None:
                     f"check: {one.__name__}.{name} is not run by unittest: it needs no yield, and async an IsolatedAsyncioTestCase"
                 )
         one.setUpClass()
-        for case in unittest.defaultTestLoader.loadTestsFromTestCase(one):
-            with suppress(unittest.SkipTest), outcomes():
-                case.debug()
+        for name in names or ["runTest"] * hasattr(one, "runTest"):
+            if not getattr(getattr(one, name), "__unittest_expecting_failure__", False):
+                with suppress(unittest.SkipTest), outcomes():
+                    one(name).debug()
         return
     getattr(one, "setup_class", lambda: None)()
     for name in sorted(name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))):
         for arguments in _parameters(getattr(one, name)):
             made = one()
-            getattr(made, "setup_method", lambda: None)()
+            setup = getattr(made, "setup_method", lambda: None)
+            setup(*[getattr(made, name)][: len(inspect.signature(setup).parameters)])
             try:
                 _run(getattr(made, name), arguments)
             finally:
@@ -107,8 +109,16 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
             f"check: {test.__name__} takes {', '.join(lacks)}, which are fixtures of pytest: there are none here. Give a "
             "function check= that makes them"
         )
-    with suppress(unittest.SkipTest), outcomes():
-        ended(test(**arguments))
+    if not _is_skipped(test):
+        with suppress(unittest.SkipTest), outcomes():
+            ended(test(**arguments))
+
+
+def _is_skipped(test: Callable[..., Any]) -> bool:
+    """Returns whether pytest does not run a test, or expects it to fail."""
+    marks = {mark.name: mark for mark in getattr(test, "pytestmark", [])}
+    skipif = marks.get("skipif")
+    return "skip" in marks or "xfail" in marks or (skipif is not None and any(skipif.args))
 
 
 def ended(found: Any) -> Any:

@@ -26,6 +26,11 @@ _IDENTITY: Final = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _DIFFERENCES: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)
 _COMPARES: Final = ("Equal", "Less", "Greater")
 _ASSERTS_TRUTH: Final = ("assertTrue", "assertFalse")
+# Attributes of `Counter`, named tuples, NumPy and pandas, whose values cross as dicts and lists.
+_LOST: Final = (
+    *("most_common", "elements", "move_to_end", "default_factory", "_asdict", "_fields", "_replace"),
+    *("shape", "dtype", "ndim", "iloc", "loc", "columns", "tolist"),
+)
 _ROUNDS: Final = 4  # through which assignments are followed
 _DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set)
 
@@ -60,6 +65,10 @@ class ObjectUses:
                     one
                 ):
                     return node, "asks an object of the program asynchronously"
+                case ast.comprehension(iter=one, is_async=1) if self.kinds(one):
+                    return one, "asks an object of the program asynchronously"
+                case ast.Attribute(value=one, attr=attr) if attr in _LOST and self._is_returned(one):
+                    return node, f"asks for {attr}, which the program's value has no more as plain data"
                 case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
                     if (self._is_object(left) and not self.kinds(right)) or (
                         self._is_object(right) and not self.kinds(left)
@@ -70,6 +79,42 @@ class ObjectUses:
                 case ast.expr() if self._compares_objects(node):
                     return node, "compares objects of the program"
         return None
+
+    def silencing(self) -> list[ast.withitem]:
+        """Returns the contexts of the program whose bodies have nothing of it in them."""
+        return [
+            item
+            for node in self._nodes
+            if isinstance(node, ast.With) and not any(map(self._is_of_program, node.body))
+            for item in node.items
+            if self.kinds(item.context_expr)
+        ]
+
+    def _is_returned(self, node: ast.expr) -> bool:
+        """Returns whether it is the value of a function of the program, or a name for that."""
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                return name.partition(" ")[0] in self._functions - self.classes
+            case ast.Name(id=name):
+                return any(
+                    isinstance(one, ast.Assign)
+                    and isinstance(one.value, ast.Call)
+                    and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
+                    and self._is_returned(one.value)
+                    for one in self._nodes
+                )
+        return False
+
+    def _is_of_program(self, statement: ast.stmt, known: frozenset[str] = frozenset()) -> bool:
+        """Returns whether a statement, or a function of the tests that it names, has anything of
+        the program in it."""
+        inside = list(ast.walk(statement))
+        names = {one.id.partition(" ")[0] for one in inside if isinstance(one, ast.Name)}
+        names |= {one.attr for one in inside if isinstance(one, ast.Attribute)}
+        if names & self._functions or any(isinstance(one, ast.expr) and self.kinds(one) for one in inside):
+            return True
+        called = [one for one in self._nodes if isinstance(one, ast.FunctionDef) and one.name in names - known]
+        return any(self._is_of_program(part, known | names) for one in called for part in one.body)
 
     def kinds(self, node: ast.AST) -> Kinds:
         """The kinds of an expression's value; of a container those of its items."""

@@ -26,6 +26,8 @@ __all__ = [
     "hash_of",
     "holds_objects",
     "is_same",
+    "part_of",
+    "silencing",
 ]
 
 RETURNED, DERIVED, MADE = range(3)
@@ -33,11 +35,23 @@ RETURNED, DERIVED, MADE = range(3)
 that tests made; tests called its class."""
 
 _OPERATORS: Final = (
-    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul"),
     *("lshift", "rshift", "and", "or", "xor"),
 )
 # The other operand may be the expected value: a program could have the difference be zero.
-_DIFFERENCES: Final = ("sub", "truediv", "floordiv", "mod", "xor", "isub", "itruediv", "ifloordiv", "imod", "ixor")
+_DIFFERENCES: Final = (
+    "sub",
+    "truediv",
+    "floordiv",
+    "mod",
+    "divmod",
+    "xor",
+    "isub",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ixor",
+)
 _UNARY: Final = ("abs", "neg", "pos", "invert", "round", "enter", "copy")
 ACTS_ON_OPERANDS: Final = frozenset((*_OPERATORS, *(f"i{name}" for name in _OPERATORS), *_UNARY, "deepcopy"))
 """Acts whose value has the origin of their operands."""
@@ -49,7 +63,13 @@ _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class ObjectHost(Protocol):
-    """Runs operations on an object in the program's process."""
+    """Runs operations on an object in the program's process.
+
+    Attributes:
+        asked: How often that was asked for anything.
+    """
+
+    asked: int
 
     def ask(self, act: str, args: list[Any]) -> Any:
         """Returns the value of an act."""
@@ -141,9 +161,15 @@ class Handle(Opaque):
         return self.guerdon_program.ask("deepcopy", [self])
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, Exception):  # its text may hold the expected value
-            name = kind and (kind.__name__ if kind.__module__ == "builtins" else "Exception")
-            self.guerdon_program.ask("exit", [self, name])
+        self.guerdon_exit(kind, error)
+
+    def guerdon_exit(self, kind: type[BaseException] | None, error: BaseException | None) -> bool:
+        """Ends a ``with``; says whether the program silences the exception."""
+        if error is not None and not isinstance(error, Exception):
+            return False
+        # Its text may hold the expected value.
+        name = kind and (kind.__name__ if kind.__module__ == "builtins" else "Exception")
+        return self.guerdon_program.ask("exit", [self, name]) is True
 
 
 for _name in _PLAIN:
@@ -176,6 +202,37 @@ class Coroutine(Handle):
 
     def __next__(self) -> NoReturn:  # asyncio takes it for `send(None)`
         self.send(None)
+
+
+class Silencing:
+    """An object of the program as the context of test code that uses nothing of the program: it may
+    silence exceptions there, but no assertion."""
+
+    def __init__(self, one: Handle) -> None:
+        self._one = one
+        self._asked = 0
+
+    def __enter__(self) -> Any:
+        entered = self._one.__enter__()
+        self._asked = self._one.guerdon_program.asked
+        return entered
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        alone = self._one.guerdon_program.asked == self._asked
+        return self._one.guerdon_exit(kind, error) and alone and not isinstance(error, AssertionError)
+
+
+def silencing(one: Any) -> Any:
+    """The context of a ``with`` of tests."""
+    return Silencing(one) if isinstance(one, Handle) else one
+
+
+def part_of(one: Any, key: Any, is_item: bool) -> Any:
+    """An attribute or item that test code changes: of an object of the program not a copy, but a
+    handle."""
+    if isinstance(one, Handle):
+        return one.guerdon_program.ask("part", [one, key, is_item])
+    return one[key] if is_item else getattr(one, key)
 
 
 def is_same(one: object, other: object) -> bool:
