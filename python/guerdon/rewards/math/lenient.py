@@ -65,15 +65,14 @@ _SIGNS: Final = {
     r"\langle": "(",
     r"\rangle": ")",
 }
-_COMMAS: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
+_COMMAS: Final = re.compile(
+    r"(\([^()]*\)|\([^()]*\]|\[[^\[\]]*\]|\[[^\[\])]*\)|\\\{.*?\\\})|(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])"
+)
 _REWRITES: Final = (
     (re.compile(r"(?<!\\)\\[()\[\]]"), ""),
     # Thousands: 12\,000, 12{,}000, 12 000; and 1,234 where no pair or set can be meant.
     (re.compile(r"(?<=\d)(?:\\,|\{,\}|\\ |\\;| |\u00a0|\u202f)(?=\d{3}(?!\d))"), ""),
-    (
-        re.compile(r"^(?!.*(?:[(\[]|\\\{)).*$", re.DOTALL),
-        lambda text: _COMMAS.sub(lambda number: number[0].replace(",", ""), text[0]),
-    ),
+    (_COMMAS, lambda part: part[0] if part[1] else part[0].replace(",", "")),
     (re.compile(r"(?<!\\)\\[,;: ]|~"), " "),
     (re.compile(r"^\s*(?:\\approx|≈)"), ""),
     (re.compile(r"([€£¥₹])\s*(\d[\d.]*)"), r"\2\\text{\1}"),
@@ -107,7 +106,7 @@ _UNIT: Final = re.compile(
     r"\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^{}]*?)\s*\}|(\^\s*\{?\\circ\}?)|\\?(%)|"
     r"([A-Za-z]+\.?(?:\s?/\s?[A-Za-z]+|\sper\s[A-Za-z]+|\s[A-Za-z]+)?))\s*(?:\^\s*\{?([23])\}?)?\s*$"
 )
-_PLURAL: Final = re.compile(r"(?<=\w)(?:ies|(x|ch|sh|ss|o)es|s)$")
+_ENDING: Final = re.compile(r"(?<=\w\w)[es]+$")
 _SAME_UNITS: Final = {
     "meter": "m",
     "metre": "m",
@@ -117,6 +116,7 @@ _SAME_UNITS: Final = {
     "kilometre": "km",
     "millimeter": "mm",
     "inch": "in",
+    "inche": "in",
     "foot": "ft",
     "feet": "ft",
     "second": "s",
@@ -192,7 +192,7 @@ def answer_of(text: str, *, gold: bool) -> str | None:
     formulas = _FORMULA.findall(text[-_LONGEST_TEXT:])
     if formulas:
         return "".join(formulas[-1]).strip() or None
-    text = text[: _LONGEST + 1].strip().strip("*")
+    text = text.strip().strip("*")
     return text if len(text) <= _LONGEST and _rational(rewritten(text)) is not None else None
 
 
@@ -279,8 +279,9 @@ def _measured(text: str) -> tuple[Fraction | None, str]:
     if names[-1] and _is_product(names[-1], text[match.start()]):
         return None, ""
     unit = next(filter(None, names), "").strip().rstrip(".").lower()
-    single = _PLURAL.sub(lambda end: "y" if end[0] == "ies" else end[1] or "", unit) if len(unit) > 2 else unit
-    unit = _SAME_UNITS.get(unit, _SAME_UNITS.get(single, single)) + (f"^{power}" if power else "")
+    # One form of singular and plural: cities, city; movies, movie; glasses, glass.
+    stem = re.sub(r"(?<=\w\w)y$", "i", _ENDING.sub("", unit)) if unit not in _SCALES else unit
+    unit = _SAME_UNITS.get(unit, _SAME_UNITS.get(unit.removesuffix("s"), stem)) + (f"^{power}" if power else "")
     return _rational(text[: match.start()].strip()), unit
 
 

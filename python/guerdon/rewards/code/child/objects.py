@@ -19,6 +19,11 @@ from guerdon.rewards.code.child.encoding import Opaque, Source
 __all__ = ["Objects"]
 
 
+_OF_DATA: Final = frozenset(
+    ("__module__", "__doc__", "__dict__", "__weakref__", "__slots__", "__new__", "__init__", "__annotations__")
+)
+
+
 class _Kept:
     """A value that is data, held by number."""
 
@@ -47,7 +52,10 @@ class Objects:
         """The value, by number where its class is the program's: one of ``list`` would cross as
         data, without its methods."""
         kind = type(value)
-        own = kind.__module__ == self._module.__name__
+        own = any(
+            vars(one).keys() - _OF_DATA for one in kind.__mro__ if one.__module__ == self._module.__name__
+        ) or not isinstance(value, (str, int, float, list, tuple, dict, set, frozenset))
+        own = own and kind.__module__ == self._module.__name__
         return Opaque(kind.__name__, self.number(value)) if own else value
 
     def given(self, value: Any) -> Any:

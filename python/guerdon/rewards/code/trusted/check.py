@@ -247,12 +247,8 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
     program.classes = _classes(namespace)
 
     def run() -> str:
-        try:
-            with outcomes():
-                exec(code, namespace)
-        except SystemExit as end:  # as a script ends that found no fault
-            if end.code or not program.calls:
-                raise
+        with outcomes():
+            exec(code, namespace)
         program.classes = _classes(namespace)
         check = namespace.get("check")
         if callable(check) and not isinstance(check, Candidate):  # one of the program

@@ -60,6 +60,8 @@ _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
 # Functions that decide: they are these, also where a program defines them.
 _FORGOTTEN: Final = {"isclose": "math", "approx": "pytest", "raises": "pytest"}
+# At the end of a script; elsewhere what the program returned may have led there.
+_ENDS: Final = ("exit()", "exit(0)", "quit()", "sys.exit()", "sys.exit(0)")
 _RUNNERS: Final = ("unittest.main", "pytest.main")
 
 
@@ -185,6 +187,8 @@ class _WithoutProgram(ast.NodeTransformer):
 def _parsed(text: str) -> ast.Module:
     try:
         tree: ast.Module = _WithoutProgram().visit(ast.parse(text, FILE))
+        if tree.body and ast.unparse(tree.body[-1]) in _ENDS:
+            del tree.body[-1]
         return ast.fix_missing_locations(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"check is no Python code: {error}") from None

@@ -116,9 +116,16 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
 
 def _is_skipped(test: Callable[..., Any]) -> bool:
     """Returns whether pytest does not run a test, or expects it to fail."""
-    marks = {mark.name: mark for mark in getattr(test, "pytestmark", [])}
-    skipif = marks.get("skipif")
-    return "skip" in marks or "xfail" in marks or (skipif is not None and any(skipif.args))
+    for mark in getattr(test, "pytestmark", []):
+        conditions = [*mark.args, *(mark.kwargs[key] for key in ("condition",) if key in mark.kwargs)]
+        holds = any(one for one in conditions if not isinstance(one, str))  # pytest evaluates a text
+        if (
+            mark.name == "skip"
+            or (mark.name == "xfail" and not conditions)
+            or (mark.name in ("skipif", "xfail") and holds)
+        ):
+            return True
+    return False
 
 
 def ended(found: Any) -> Any:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -31,6 +32,7 @@ _LOST: Final = (
     *("most_common", "elements", "move_to_end", "default_factory", "_asdict", "_fields", "_replace"),
     *("shape", "dtype", "ndim", "iloc", "loc", "columns", "tolist"),
 )
+_BUILTIN: Final = frozenset(dir(builtins)) - {"eval", "exec", "globals", "locals", "vars"}
 _ROUNDS: Final = 4  # through which assignments are followed
 _DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set)
 
@@ -85,7 +87,7 @@ class ObjectUses:
         return [
             item
             for node in self._nodes
-            if isinstance(node, ast.With) and not any(map(self._is_of_program, node.body))
+            if isinstance(node, ast.With) and not any(map(self._may_hold_values, node.body))
             for item in node.items
             if self.kinds(item.context_expr)
         ]
@@ -105,16 +107,14 @@ class ObjectUses:
                 )
         return False
 
-    def _is_of_program(self, statement: ast.stmt, known: frozenset[str] = frozenset()) -> bool:
-        """Returns whether a statement, or a function of the tests that it names, has anything of
-        the program in it."""
-        inside = list(ast.walk(statement))
-        names = {one.id.partition(" ")[0] for one in inside if isinstance(one, ast.Name)}
-        names |= {one.attr for one in inside if isinstance(one, ast.Attribute)}
-        if names & self._functions or any(isinstance(one, ast.expr) and self.kinds(one) for one in inside):
-            return True
-        called = [one for one in self._nodes if isinstance(one, ast.FunctionDef) and one.name in names - known]
-        return any(self._is_of_program(part, known | names) for one in called for part in one.body)
+    def _may_hold_values(self, statement: ast.stmt) -> bool:
+        """Returns whether a statement names more than builtins: what it names may hold a value of
+        the program."""
+        named = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)}
+        stored = {one.id for one in self._nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+        return bool(named - (_BUILTIN - stored)) or any(
+            isinstance(one, (ast.Attribute, ast.Import, ast.ImportFrom)) for one in ast.walk(statement)
+        )
 
     def kinds(self, node: ast.AST) -> Kinds:
         """The kinds of an expression's value; of a container those of its items."""

@@ -163,7 +163,7 @@ def _asks_for_class(node: ast.expr, origins: _Origins) -> bool:
                 args=[_, kinds, *_],
             ):
                 asked = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
-                if not all(_crosses(kind, origins) for kind in asked):
+                if not any(_crosses(kind, origins) for kind in asked):
                     return True
     return False
 
