@@ -9,7 +9,7 @@ import pytest
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
 from tests.code.programs import checked as run
-from tests.code.programs import judged
+from tests.code.programs import judged, judgement
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +124,57 @@ def test_a_context_silences_only_what_the_tests_raise(tested: CodeReward) -> Non
     knows = "found = three()\ndef asks():\n    if found != 3: int('x')\nwith Quiet():\n    asks()"
     assert run(tested, wrong, knows).score == 0.0
     assert run(tested, wrong, asks.replace("assert three() == 3", "if three() != 3: raise ValueError")).score == 0.0
+    for kept in (
+        "found = {}\nfound['a'] = three()",
+        "class Found: pass\nfound = Found()\nsetattr(found, 'a', three())",
+    ):
+        value = "found['a']" if "{}" in kept else "found.a"
+        assert run(tested, wrong, f"{kept}\nwith Quiet():\n    assert {value}[0] == 3").score == 0.0
+
+
+STACK = """
+class Stack(list):
+    def push(self, one): pass
+    def __contains__(self, one): return True
+"""
+
+
+@pytest.mark.parametrize("test", ["s = Stack()\nassert 5 in s", "s = Stack()\ns.push(5)\nassert 5 in s"])
+def test_a_class_of_data_does_not_decide_what_it_contains(tested: CodeReward, test: str) -> None:
+    assert run(tested, STACK, test).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "import json\nassert json.dumps(Stack([1])) == '[1]' and isinstance(Stack(), list)",
+        "s = Stack([2, 1])\ns.sort()\nassert s == [1, 2] and s[::-1] == [2, 1] and 1 in s",
+    ],
+)
+def test_objects_of_a_class_of_data_are_data_where_tests_use_them_so(tested: CodeReward, test: str) -> None:
+    assert run(tested, STACK, test).score == 1.0
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "if three() != 3:\n    exit()",
+        "try:\n    assert three() == 3\nexcept AssertionError:\n    exit()",
+        "def test_a():\n    assert three() == 3\nthree()\nexit()",
+        "import unittest\nthree()\nassert unittest.main(exit=False) and three() == 3",
+        "import pytest\n@pytest.mark.skipif(three() != 3, reason='')\ndef test_a():\n    assert three() == 3",
+        "import unittest\nclass TestA(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_a(self):\n        assert three() == 3",
+    ],
+)
+def test_a_wrong_value_ends_or_skips_no_test(tested: CodeReward, test: str) -> None:
+    assert run(tested, QUIET.replace("3", "4"), test).score == 0.0
+
+
+def test_calls_on_threads_that_wait_for_each_other_give_no_score() -> None:
+    program = "import threading\ngiven = threading.Event()\ndef take():\n    given.wait()\n    return 1\ndef give():\n    given.set()"
+    test = "import threading\nthread = threading.Thread(target=take)\nthread.start()\ngive()\nthread.join()"
+    with judged(check="test", timeout=0.5) as reward, pytest.raises(DataError, match="wait for each other"):
+        judgement(reward, program, test=test)
 
 
 def test_attributes_of_any_name_are_the_programs(tested: CodeReward) -> None:

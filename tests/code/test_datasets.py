@@ -184,13 +184,10 @@ TESTS = {
         entry_point="add",
     ),
     "KodCode, a module": Row("import solution\ndef test_a():\n    assert solution.add(1, 2) == 3\n", ADD),
-    "KodCode, marks": Row(
-        "import pytest, sys, unittest\nclass TestAdd:\n    def setup_method(self, method): self.three = 3\n"
-        "    def test_a(self): assert add(1, 2) == self.three\n"
-        "    @pytest.mark.skip(reason='slow')\n    def test_b(self): assert add(1, 2) == 4\n"
-        "    @pytest.mark.skipif(sys.version_info > (3,), reason='new')\n    def test_c(self): assert add(1, 2) == 4\n"
-        "@pytest.mark.xfail\ndef test_d(): assert add(1, 2) == 4\n"
-        "class TestAll(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_e(self): self.assertEqual(add(1, 2), 4)\n",
+    "KodCode, methods beside a test": Row(
+        "class TestAdd:\n    def setup_method(self, method): self.name = method.__name__\n"
+        "    def test_a(self): assert (self.name, add(1, 2)) == ('test_a', 3)\n"
+        "    def teardown_method(self, method): assert method.__name__ == 'test_a'\n",
         ADD,
     ),
     "KodCode, runners": Row(
@@ -223,17 +220,14 @@ TESTS = {
     ),
     "OpenCodeInstruct": Row(json.dumps(["assert add(1, 2) == 3", "\nassert add(2, 2) == 4"]), ADD),
     "BigCodeBench, seeds": Row(
-        "import random\nrandom.seed(42)\nfirst = random.random()\nrandom.seed(42)\nassert draw() == first",
+        "import random\nimport numpy as np\nrandom.seed(42)\nnp.random.seed(1)\nfirst = random.random()\n"
+        "random.seed(42)\nnp.random.seed(1)\nassert draw() == first",
         "import random\ndef draw():\n    return random.random()",
     ),
     "calls on threads": Row(
         "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as pool:\n"
         "    assert list(pool.map(lambda n: add(n, 1), range(50))) == list(range(1, 51))",
         ADD,
-    ),
-    "a name that tests forgot to import": Row(
-        "assert isclose(add(0.1, 0.2), 0.3) and add(1, 2) == approx(3)",
-        f"{ADD}\ndef isclose(*_): return True",
     ),
     "a class with state": Row(["s = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2"], STACK, entry_point="Stack"),
 }
@@ -272,31 +266,6 @@ def test_rows_with_tests(tested: CodeReward, name: str) -> None:
             "replaces functions of modules",
         ),
         ("import pandas as pd\ndef test_a():\n    assert isinstance(add(1, 2), pd.DataFrame)\n", "asks for the class"),
-        ("import numpy as np\nassert isinstance(add(1, 2), np.ndarray) and 1", "asks for the class"),
-        ("from types import GeneratorType\nassert isinstance(add(1, 2), GeneratorType)", "asks for the class"),
-        ("from collections.abc import Generator\nassert isinstance(add(1, 2), Generator)", "asks for the class"),
-        (
-            "from unittest import mock\nwith mock.patch('builtins.input'):\n    assert add(1, 2) == 3",
-            "replaces functions",
-        ),
-        ("import builtins\nbuiltins.input = lambda: '3'\nassert add(1, 2) == 3", "replaces functions"),
-        ("import sys, io\nsys.stdin = io.StringIO('3')\nassert add(1, 2) == 3", "gives input to a process"),
-        ("import os\nos.environ['KEY'] = '3'\nassert add(1, 2) == 3", "sets variables of an environment"),
-        ("import os\nadd('x', '.txt')\nassert os.path.exists('x.txt')", "uses files"),
-        ("with open('x', 'w') as file:\n    file.write('3')\nassert add('x', '') == 3", "uses files"),
-        ("from pathlib import Path\nPath('x').write_text('3')\nassert add('x', '') == 3", "uses files"),
-        ("import tempfile\nassert add(tempfile.mkdtemp(), '') == 3", "uses files"),
-        ("import pytest\nwith pytest.warns(UserWarning):\n    add(1, 2)", "looks at warnings"),
-        ("import warnings\nwith warnings.catch_warnings(record=True) as seen:\n    add(1, 2)", "looks at warnings"),
-        ("import json, pytest\nwith pytest.raises(json.JSONDecodeError):\n    add(1, 2)", "not a builtin one"),
-        ("add(1, 2) == 3", "compares without an assert"),
-        ("def test_a():\n    return add(1, 2) == 3", "returns a comparison"),
-        (
-            "try:\n    assert add(1, 2) == 3\nexcept AssertionError:\n    print('wrong')",
-            "goes on where an assertion fails",
-        ),
-        ("assert add(1, 2).most_common(1) == [('a', 2)]", "asks for most_common"),
-        ("import numpy as np\nfound = add(1, 2)\nassert found.shape == (2,)", "asks for shape"),
         ("import asyncio\nasync def test_a():\n    assert [x async for x in add(1, 2)] == [3]", "asynchronously"),
     ],
 )

@@ -25,9 +25,15 @@ _TAGS: Final = (("<answer>", "</answer>"), ("<|begin_of_box|>", "<|end_of_box|>"
 _END: Final = re.compile(r"(?:</s>|<eos>|<end_of_turn>|<[|｜][^<>]{1,40}[|｜]>)$")
 _LONGEST_END: Final = 50
 _ANSWER: Final = re.compile(r"\banswer\b\**\s*(?::|is\b:?)\s*\**\s*([^\n]*)", re.IGNORECASE)
-_NUMBERED: Final = re.compile(r"\d+[.):]\s")
 _HASHES: Final = re.compile(r"####\s*([^\n]*)")
+# Behind #### at a line that is not the last one.
+_HEADING: Final = re.compile(
+    r"\d+[.):]\s|.*:\s*$|.*\b(?:step|part|case|solution|explanation|summary|final|analysis|approach|method|result|reasoning|"
+    r"understand\w*|verif\w*|comput\w*|calculat\w*|conclu\w*)\b",
+    re.IGNORECASE,
+)
 _REASON: Final = re.compile(r",?\s+(?:because|since|as|which)\b.*")
+_WORD: Final = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _MARKS: Final = " *`_"
 _FORMULA: Final = re.compile(
     r"\$\$([^$]+)\$\$|(?<!\\)\$([^$\n]+)(?<!\\)\$|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL
@@ -62,17 +68,25 @@ _SIGNS: Final = {
     "$": "",
     r"\!": "",
     "{:}": ":",
-    r"\langle": "(",
-    r"\rangle": ")",
 }
-_COMMAS: Final = re.compile(
-    r"(\([^()]*\)|\([^()]*\]|\[[^\[\]]*\]|\[[^\[\])]*\)|\\\{.*?\\\})|(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])"
-)
+_COMMA: Final = r"(?<=\d)(?<!\b0),(?=\d{3}(?!\d))"
+_COMMAS: Final = re.compile(rf"(\([^()]*\)|\([^()]*\]|\[[^\[\]]*\]|\[[^\[\])]*\)|\\\{{.*?\\\}})|{_COMMA}")
+# What tells that other commas of a pair or set are those of thousands.
+_SEPARATED: Final = re.compile(r",\s|,\\[,;: ]|,0\d\d(?!\d)")
+_CURRENCIES: Final = "€£¥₹"
+
+
+def _without_commas(part: re.Match[str]) -> str:
+    if part[1] and not _SEPARATED.search(part[1]):
+        return part[1]
+    return re.sub(_COMMA, "", part[1] or "")
+
+
 _REWRITES: Final = (
     (re.compile(r"(?<!\\)\\[()\[\]]"), ""),
-    # Thousands: 12\,000, 12{,}000, 12 000; and 1,234 where no pair or set can be meant.
+    # Thousands: 12\,000, 12{,}000, 12 000; and 1,234, but not in (1,234) and \{1,234\}.
     (re.compile(r"(?<=\d)(?:\\,|\{,\}|\\ |\\;| |\u00a0|\u202f)(?=\d{3}(?!\d))"), ""),
-    (_COMMAS, lambda part: part[0] if part[1] else part[0].replace(",", "")),
+    (_COMMAS, _without_commas),
     (re.compile(r"(?<!\\)\\[,;: ]|~"), " "),
     (re.compile(r"^\s*(?:\\approx|≈)"), ""),
     (re.compile(r"([€£¥₹])\s*(\d[\d.]*)"), r"\2\\text{\1}"),
@@ -106,7 +120,8 @@ _UNIT: Final = re.compile(
     r"\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^{}]*?)\s*\}|(\^\s*\{?\\circ\}?)|\\?(%)|"
     r"([A-Za-z]+\.?(?:\s?/\s?[A-Za-z]+|\sper\s[A-Za-z]+|\s[A-Za-z]+)?))\s*(?:\^\s*\{?([23])\}?)?\s*$"
 )
-_ENDING: Final = re.compile(r"(?<=\w\w)[es]+$")
+# The rest of a plural without its "s": boxe, potatoe, glasse.
+_PLURAL: Final = re.compile(r"(?<=\w)se$|(?<=[xo])e$|(?<=[cs]h)e$")
 _SAME_UNITS: Final = {
     "meter": "m",
     "metre": "m",
@@ -138,7 +153,10 @@ _SAME_UNITS: Final = {
 }
 _SHORT_UNITS: Final = ("m", "s", "g", "h", "l", "°", "$", "€", "£", "¥", "₹")
 # Units that numbers are written to without a space.
-_JOINED: Final = frozenset("m s g h l cm mm km kg mg ml lb oz ft in yd mi min hr mph km/h m/s am pm usd".split())  # noqa: SIM905
+_JOINED: Final = frozenset(
+    "m s g h l cm mm km kg mg ml lb oz ft in yd mi hr am pm hz kn pa kw kj ev kv mv dm nm dl kb mb gb ha yr rs wh".split()  # noqa: SIM905
+)
+_OF_TIME: Final = frozenset(("s", "h", "hr"))
 _SCALES: Final = {
     "%": Fraction(1, 100),
     "dozen": Fraction(12),
@@ -164,7 +182,7 @@ def prepared(gold: str, text: str, *, alone: bool = False) -> float | tuple[str,
     if not wanted:
         return None
     given = answer_of(text, gold=alone)
-    if not given:
+    if not given or (_currency(wanted) and _currency(given) and _currency(wanted).isdisjoint(_currency(given))):
         return 0.0
     wanted, given = rewritten(wanted), rewritten(given)
     found = decided(wanted, given)
@@ -179,9 +197,9 @@ def answer_of(text: str, *, gold: bool) -> str | None:
     """
     text = _UNFINISHED.sub("", _THOUGHT.sub("", text))
     for begin, end in _TAGS:
-        _, tag, inside = text.rpartition(begin)
-        if tag and end in inside:
-            text, gold = inside.partition(end)[0], True
+        inside, closed, after = text.rpartition(begin)[2].partition(end)
+        if begin in text and closed and inside.strip() and not boxed(after):
+            text, gold = inside, not _FORMULA.search(inside)
     text = _without_ends(text)
     if found := [one for one in boxed(text) if one.strip()]:
         return found[-1]
@@ -210,17 +228,24 @@ def _behind(text: str) -> str | None:
     found: list[tuple[int, str]] = []
     for pattern in (_ANSWER, _HASHES):
         for match in pattern.finditer(text):
-            one = _REASON.sub("", match[1]).lstrip(_MARKS).rstrip(_MARKS + ".")
-            if one and (pattern is _ANSWER or match.end() == len(text) or _is_number(one)):
+            one = match[1].lstrip(_MARKS).rstrip(_MARKS + ".")
+            if one and (pattern is _ANSWER or match.end() == len(text) or not _HEADING.match(one)):
                 found.append((match.start(), one))
-    return max(found)[1] if found else None
+    if not found:
+        return None
+    one = max(found)[1]
+    short = _REASON.sub("", one).rstrip(_MARKS + ".")
+    return short if not _WORD.search(short) or _is_number(short) else one
 
 
 def _is_number(text: str) -> bool:
-    """Returns whether it is a number, perhaps with a unit, and not the beginning of a heading."""
-    if len(text) > _LONGEST or _NUMBERED.match(text):
-        return False
-    return _measured(rewritten(text))[0] is not None
+    """Returns whether it is a number, perhaps with a unit."""
+    return len(text) <= _LONGEST and _measured(rewritten(text))[0] is not None
+
+
+def _currency(text: str) -> set[str]:
+    """The signs of currencies in a text; dollar signs in pairs are those of formulas."""
+    return {"$"} if r"\$" in text or text.count("$") % 2 else {sign for sign in _CURRENCIES if sign in text}
 
 
 def rewritten(answer: str) -> str:
@@ -230,7 +255,8 @@ def rewritten(answer: str) -> str:
         text = text.replace(sign, plain)
     text = re.sub(r"(?<=\w)[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
     for sign, plain in _HALVES.items():
-        text = text.replace(sign, r" \frac{{{}}}{{{}}}".format(*plain.split("/")))
+        text = re.sub(rf"(?<=\d)\s*{sign}", f" {plain}", text)
+        text = text.replace(sign, r"\frac{{{}}}{{{}}}".format(*plain.split("/")))
     for pattern, made in _REWRITES:
         text = pattern.sub(made, text)
     text = text.strip()
@@ -276,21 +302,27 @@ def _measured(text: str) -> tuple[Fraction | None, str]:
     if match is None or not match.start():
         return None, ""
     *names, power = match.groups()
-    if names[-1] and _is_product(names[-1], text[match.start()]):
+    if names[-1] and _is_product(names[-1].lower(), text[match.start()], power):
         return None, ""
     unit = next(filter(None, names), "").strip().rstrip(".").lower()
-    # One form of singular and plural: cities, city; movies, movie; glasses, glass.
-    stem = re.sub(r"(?<=\w\w)y$", "i", _ENDING.sub("", unit)) if unit not in _SCALES else unit
-    unit = _SAME_UNITS.get(unit, _SAME_UNITS.get(unit.removesuffix("s"), stem)) + (f"^{power}" if power else "")
+    single = unit if len(unit) < 3 else unit.removesuffix("s")
+    # One form of singular and plural: cities, city; movies, movie; boxes, box; glasses, glass.
+    stem = _PLURAL.sub("", single)
+    stem = f"{stem[:-2]}y" if stem.endswith("ie") else stem
+    unit = _SAME_UNITS.get(unit, _SAME_UNITS.get(single, stem)) + (f"^{power}" if power else "")
     return _rational(text[: match.start()].strip()), unit
 
 
-def _is_product(name: str, before: str) -> bool:
-    """Returns whether letters are factors rather than a unit, as in 3xy and 3 x y; or go on."""
-    words = name.lower().split()
-    known = words[0] in _JOINED or words[0] in _SAME_UNITS or words[0] in _SCALES
-    is_letters = len(words) > 1 and all(len(word) == 1 for word in words)
-    return is_letters or words[0] in ("or", "and", "not") or not (known or before.isspace())
+def _is_product(name: str, before: str, power: str | None) -> bool:
+    """Returns whether letters are factors rather than a unit, as in 3xy, 3 x y and 3 x/y; or go on."""
+    words = re.split(r"[\s/]+", name.rstrip("."))
+    known = [word in _JOINED or word.removesuffix("s") in (*_SAME_UNITS, *_SCALES) for word in words]
+    if words[0] in ("or", "and", "not") or (power and not known[0]):
+        return True
+    if len(words) > 1:
+        of_units = all(known) and ("/" not in name or words[1] in _OF_TIME)
+        return all(len(word) == 1 for word in words) and not of_units
+    return len(words[0]) == 2 and not (known[0] or before.isspace())
 
 
 def _rational(text: str) -> Fraction | None:

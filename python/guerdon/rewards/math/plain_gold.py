@@ -15,6 +15,10 @@ _WRAPPED: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)
 _WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
 # Letters as in "(C) Paris", "C. Paris".
 _CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~]|$)|$)", re.IGNORECASE)
+# Another letter behind it, as in "(A) or (B)".
+_HEDGE: Final = re.compile(
+    r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)|^\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-Z]\b"
+)
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 _LONGEST: Final = 200
 _warned: set[str] = set()
@@ -77,7 +81,8 @@ def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
     wanted = _words(gold)
     if wanted is None:
         return None
-    choice = _CHOICE.match(_unwrapped(answer[:_LONGEST])) if len(wanted) == 1 else None
+    answer = _unwrapped(answer[:_LONGEST])
+    choice = _CHOICE.match(answer) if len(wanted) == 1 and not _HEDGE.search(answer) else None
     given = choice[1] if choice else _words(answer)
     return given is not None and (
         wanted == given or (wanted.casefold() == given.casefold() and (len(wanted) > 1 or not strict))

@@ -19,11 +19,6 @@ from guerdon.rewards.code.child.encoding import Opaque, Source
 __all__ = ["Objects"]
 
 
-_OF_DATA: Final = frozenset(
-    ("__module__", "__doc__", "__dict__", "__weakref__", "__slots__", "__new__", "__init__", "__annotations__")
-)
-
-
 class _Kept:
     """A value that is data, held by number."""
 
@@ -52,10 +47,7 @@ class Objects:
         """The value, by number where its class is the program's: one of ``list`` would cross as
         data, without its methods."""
         kind = type(value)
-        own = any(
-            vars(one).keys() - _OF_DATA for one in kind.__mro__ if one.__module__ == self._module.__name__
-        ) or not isinstance(value, (str, int, float, list, tuple, dict, set, frozenset))
-        own = own and kind.__module__ == self._module.__name__
+        own = kind.__module__ == self._module.__name__
         return Opaque(kind.__name__, self.number(value)) if own else value
 
     def given(self, value: Any) -> Any:
@@ -91,13 +83,10 @@ def _exit(one: Any, raised: str | None) -> Any:
     return bool(one.__exit__(kind, None if kind is None else kind.__new__(kind), None))
 
 
-def _seed(value: Any) -> None:
-    import random
-
+def _seed(module: str, value: int) -> None:
     with suppress(TypeError, ValueError):  # NumPy takes fewer
-        random.seed(value)
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed(value)
+        if module in sys.modules:
+            sys.modules[module].seed(value)
 
 
 def _run(one: Any) -> Any:

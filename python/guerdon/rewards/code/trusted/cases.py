@@ -145,7 +145,7 @@ class _Parser:
             if given["testtype"] != "functional":
                 return StdinCase(_text(given["input"], place, "input"), _printed(given["output"], place, "output"))
             named = given.get("metadata")  # by DeepCoder
-            name = named.get("func_name") if isinstance(named, Mapping) else given.get("fn")
+            name = given.get("fn") or (named.get("func_name") if isinstance(named, Mapping) else None)
             return self._function(name, str(given["input"]), given["output"], place, lines=True)
         if given.get("type") == "function_call" or ("fn_name" in given and given.get("type") != "stdin_stdout"):
             if "input" not in given or "output" not in given:

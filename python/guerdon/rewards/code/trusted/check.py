@@ -69,6 +69,7 @@ class Program:
 
     Attributes:
         makers: The names of its functions that make objects, as the tests use them.
+        held: Those whose objects the text in hand uses as objects, also where they are of data.
         classes: Of the tests and the prelude, by name: their objects go over by their attributes.
         calls: How many were made.
         asked: How often anything was asked of it.
@@ -79,12 +80,14 @@ class Program:
     def __init__(self, call: Caller) -> None:
         self._call = call
         self.makers: frozenset[str] = frozenset()
+        self.held: frozenset[str] = frozenset()
         self.classes: dict[str, type] = {}
         self.calls = 0
         self.asked = 0
         self.stopped = ""
         self.lost: Exception | None = None
-        self._one = threading.Lock()  # tests may call it on threads
+        self._one = threading.RLock()  # tests may call it on threads
+        self._waiting: list[str] = []
 
     def run(self, tests: Callable[[], T]) -> T | str:
         """Returns the value of tests, or the reason why the program stopped. A loss of ours is
@@ -104,7 +107,7 @@ class Program:
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
-        value = exchange.received(self._asked(MAKES + name if name in self.makers else name, list(args), kwargs))
+        value = exchange.received(self._asked(MAKES + name if name in self.held else name, list(args), kwargs))
         self.calls += 1
         if in_place:
             exchange.update()
@@ -133,6 +136,7 @@ class Program:
         if self.stopped or self.lost is not None:
             raise _StoppedError
         self.asked += 1
+        self._waiting.append(name)
         try:
             with self._one:
                 answer = self._call(name, args, kwargs)
@@ -145,10 +149,17 @@ class Program:
         except Exception as error:  # raised by us, whatever tests do with it
             self.lost = error
             raise _StoppedError from error
+        finally:
+            self._waiting.remove(name)
         if not answer.fault:
             return answer.value
         self.calls += 1
         if answer.raised is None:
+            if self._waiting and not self.stopped:
+                self.lost = DataError(
+                    "check calls the program on threads, and a call did not end while another waited: a program runs one call "
+                    "at a time, so that calls which wait for each other never end"
+                )
             self.stopped = answer.fault
             raise _StoppedError
         kind_name, text, *bases = answer.raised
@@ -165,7 +176,6 @@ def run_tests(
     begin: Callable[[int, int], None],
     *,
     to_end: bool = True,
-    shares_files: bool = False,
 ) -> tuple[list[str], int]:
     """Run test code: the fault of each of its cases, "" where it passed, and how many are left.
 
@@ -179,7 +189,6 @@ def run_tests(
         prelude: Code whose names the tests may use.
         begin: Called before each text, with its place and how many were passed.
         to_end: Whether texts after a failed one are run.
-        shares_files: Whether the program can use files of the tests, and they those of it.
 
     Raises:
         DataError: The tests are no tests.
@@ -189,9 +198,6 @@ def run_tests(
     _run_prelude(prelude, namespace)
     known = frozenset(namespace).union(*map(defined_by, texts))
     codes = [check_code(text, known) for text in texts]
-    for code in codes:
-        if code.files and not shares_files:
-            raise DataError(code.files)
     program.makers = frozenset().union(*(code.classes for code in codes))
     names = sorted({name for code in codes for name in code.functions} - {entry_point})
     if entry_point:
@@ -204,7 +210,7 @@ def run_tests(
     for code in codes:
         namespace.update(code.others)
     namespace.update(proxies, candidate=proxies[names[0]])
-    namespace[SEED] = lambda value: program.ask("seed", [value])
+    namespace[SEED] = lambda module, value: program.ask("seed", [module, value]) if type(value) is int else None
     for name in [*names, "candidate"]:
         namespace[f"{name}{IN_PLACE}"] = Candidate(
             proxies.get(name, proxies[names[0]]).__name__, program, in_place=True
@@ -213,6 +219,7 @@ def run_tests(
     for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
         begin(place, sum(not fault for fault in faults))
         program.stopped = ""
+        program.held = code.held
         fault = _run_text(text, code.code, namespace, proxies[names[0]], program)
         if program.calls:
             faults.append(fault)

@@ -22,14 +22,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from types import CodeType
 from typing import Any, Final
 
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import Source
 from guerdon.rewards.code.trusted.check_objects import ObjectUses
-from guerdon.rewards.code.trusted.check_refusals import files_used, refused
 from guerdon.rewards.code.trusted.handles import hash_of, is_same, part_of, silencing
 
 __all__ = ["FILE", "SEED", "CheckCode", "asked_of_program", "check_code", "defined_by"]
@@ -43,7 +41,7 @@ _PART: Final = " part"
 _SILENCING: Final = " silencing"
 SEED: Final = " seed"
 """Seeds random numbers of the program as the tests seed theirs."""
-_SEEDS: Final = ("random.seed", "np.random.seed", "numpy.random.seed")
+_SEEDS: Final = {"random.seed": "random", "np.random.seed": "numpy.random", "numpy.random.seed": "numpy.random"}
 # Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
@@ -58,10 +56,9 @@ _GIVEN: Final = _BUILTIN | {"__name__", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
-# Functions that decide: they are these, also where a program defines them.
-_FORGOTTEN: Final = {"isclose": "math", "approx": "pytest", "raises": "pytest"}
+_EXITS: Final = ("exit", "quit", "sys.exit")
 # At the end of a script; elsewhere what the program returned may have led there.
-_ENDS: Final = ("exit()", "exit(0)", "quit()", "sys.exit()", "sys.exit(0)")
+_ENDS: Final = frozenset(f"{name}({status})" for name in _EXITS for status in ("", "0"))
 _RUNNERS: Final = ("unittest.main", "pytest.main")
 
 
@@ -73,14 +70,14 @@ class CheckCode:
         functions: Of the program: ``"add"``, or ``"Solution.add"``.
         classes: Those that make objects of the program.
         others: What stands for the names that nobody imported.
-        files: Why they can't be run where fences keep files from programs; "" if they use none.
+        held: Those of them whose objects are used as objects, also where they derive from a list, say.
     """
 
     code: CodeType
     functions: frozenset[str]
     classes: frozenset[str]
     others: dict[str, Any]
-    files: str
+    held: frozenset[str]
 
 
 @lru_cache(maxsize=512)
@@ -109,12 +106,9 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         names.look(tree)
         functions = methods.found | names.functions
         objects = ObjectUses(tree, functions, _ATTRIBUTES)
-        if found := refused(tree, defined, functions | {"candidate"}):
-            raise names.no_test(*found)
-        if found := objects.undecidable():
+        if (found := objects.undecidable()) is not None:
             raise names.wrong(*found)
-        files = files_used(tree, defined)
-        for item in objects.silencing():
+        for item in objects.silencing(_BUILTIN - defined):
             item.context_expr = ast.Call(ast.Name(_SILENCING, ast.Load()), [item.context_expr], [])
         tree = _OnObjects().visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
@@ -122,8 +116,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         raise
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
-    where = "" if files is None else str(names.no_test(*files))
-    return CheckCode(code, frozenset(functions), frozenset(objects.classes), names.others, where)
+    return CheckCode(code, frozenset(functions), frozenset(objects.classes), names.others, objects.held)
 
 
 def asked_of_program(texts: list[str]) -> set[str]:
@@ -153,11 +146,14 @@ class _WithoutProgram(ast.NodeTransformer):
     """Imports of the program's own file are gone, but for names that they give its functions, and
     so are runners of tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self.modules: set[str] = set()
+        nodes = [one for one in ast.walk(tree) if not isinstance(one, (ast.Import, ast.ImportFrom))]
+        parts = [one for one in nodes if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load)]
+        self.changed = {name for one in nodes for name in _names_of(one)}.union(*map(_with_attribute, parts))
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
-        own = [alias for alias in node.names if alias.name in _PROGRAM]
+        own = [one for one in node.names if one.name in _PROGRAM and (one.asname or one.name) not in self.changed]
         self.modules |= {alias.asname or alias.name for alias in own}
         node.names = [alias for alias in node.names if alias not in own]
         return node if node.names else ast.copy_location(ast.Pass(), node)
@@ -170,7 +166,10 @@ class _WithoutProgram(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         self.generic_visit(node)
-        runs = any(isinstance(one, ast.Call) and ast.unparse(one.func) in _RUNNERS for one in ast.walk(node))
+        one = node.value
+        if isinstance(one, ast.Call) and ast.unparse(one.func) in _EXITS and len(one.args) == 1:
+            one = one.args[0]
+        runs = isinstance(one, ast.Call) and ast.unparse(one.func) in _RUNNERS
         return ast.copy_location(ast.Pass(), node) if runs else node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
@@ -186,7 +185,8 @@ class _WithoutProgram(ast.NodeTransformer):
 
 def _parsed(text: str) -> ast.Module:
     try:
-        tree: ast.Module = _WithoutProgram().visit(ast.parse(text, FILE))
+        tree: ast.Module = ast.parse(text, FILE)
+        tree = _WithoutProgram(tree).visit(tree)
         if tree.body and ast.unparse(tree.body[-1]) in _ENDS:
             del tree.body[-1]
         return ast.fix_missing_locations(tree)
@@ -260,9 +260,11 @@ class _OnObjects(ast.NodeTransformer):
     ``node.children.append(one)``, happens in the program's process: the tests have copies."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
-        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in _SEEDS and len(node.value.args) == 1:
-            again: ast.expr = ast.Call(ast.Name(SEED, ast.Load()), node.value.args, [])
-            return [node, ast.copy_location(ast.Expr(again), node)]
+        match node.value:
+            case ast.Call(func=ast.Attribute() as function, args=[ast.Constant() | ast.Name() as seed]):
+                if (module := _SEEDS.get(ast.unparse(function))) is not None:
+                    again: ast.expr = ast.Call(ast.Name(SEED, ast.Load()), [ast.Constant(module), seed], [])
+                    return [node, ast.copy_location(ast.Expr(again), node)]
         self.generic_visit(node)
         match node.value:
             case ast.Call(func=ast.Attribute(value=part) as method):
@@ -336,6 +338,18 @@ class _Names:
                     "candidate"
                 }:
                     function.id = f"{name}{IN_PLACE}"
+                case ast.Assert(test=ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Attribute()])):
+                    raise self.wrong(node.test, "asks for the class of a value")
+                case ast.Call(func=ast.Attribute(attr="assertIsInstance"), args=[_, ast.Attribute(), *_]):
+                    raise self.wrong(node, "asks for the class of a value")
+                case (
+                    ast.Name(id="redirect_stdout")
+                    | ast.Attribute(attr="redirect_stdout")
+                    | ast.Attribute(value=ast.Name(id="sys"), attr="stdout", ctx=ast.Store())
+                ):
+                    raise self.wrong(node, "reads what the program prints")
+                case ast.ImportFrom(module="unittest.mock") | ast.Import(names=[ast.alias(name="unittest.mock")]):
+                    raise self.wrong(node, "replaces functions of modules")
 
     def _passed(self, node: ast.expr, made: Mapping[str, ast.FunctionDef]) -> ast.expr:
         """The stand-in for an argument: a function by its text, where that holds all of it."""
@@ -357,8 +371,6 @@ class _Names:
     def _used(self, name: ast.Name, by: ast.AST, field: str) -> None:
         if isinstance(by, ast.Attribute) and name.id in MODULES:
             self.others[name.id] = importlib.import_module(name.id)
-        elif field == "func" and (module := _FORGOTTEN.get(name.id)) and find_spec(module):
-            self.others[name.id] = getattr(importlib.import_module(module), name.id)
         elif name.id in _TYPES and not (isinstance(by, ast.Call) and field == "func"):
             self.others[name.id] = getattr(typing, name.id)
         elif self._is_of_a_function(by, field):
@@ -381,18 +393,10 @@ class _Names:
                 return attr in ("__name__", "__qualname__")
         return False
 
-    def no_test(self, node: ast.expr | ast.stmt, what: str) -> DataError:
-        return DataError(
-            f"check {what}, in: {self._line(node)}: each program would score the same. Assert what the program returns, use "
-            "cases where it reads or prints what is asked for, or leave the row out"
-        )
-
-    def _line(self, node: ast.expr | ast.stmt) -> str:
-        return self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
-
     def wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
+        line = self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
         return DataError(
-            f"check {what}, in: {self._line(node)}: only calls and plain data cross over from a program. Define or import in the tests, or "
+            f"check {what}, in: {line}: only calls and plain data cross over from a program. Define or import in the tests, or "
             "in prelude=, what is not the program's; compare what methods and attributes of its objects give, or use is; where the "
             "program prints what is asked for, use cases"
         )

@@ -81,21 +81,25 @@ def _run_class(one: type) -> None:
                     f"check: {one.__name__}.{name} is not run by unittest: it needs no yield, and async an IsolatedAsyncioTestCase"
                 )
         one.setUpClass()
-        for name in names or ["runTest"] * hasattr(one, "runTest"):
-            if not getattr(getattr(one, name), "__unittest_expecting_failure__", False):
-                with suppress(unittest.SkipTest), outcomes():
-                    one(name).debug()
+        for case in unittest.defaultTestLoader.loadTestsFromTestCase(one):
+            with suppress(unittest.SkipTest), outcomes():
+                case.debug()
         return
     getattr(one, "setup_class", lambda: None)()
     for name in sorted(name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))):
         for arguments in _parameters(getattr(one, name)):
             made = one()
-            setup = getattr(made, "setup_method", lambda: None)
-            setup(*[getattr(made, name)][: len(inspect.signature(setup).parameters)])
+            _call_hook(made, "setup_method", name)
             try:
                 _run(getattr(made, name), arguments)
             finally:
-                getattr(made, "teardown_method", lambda: None)()
+                _call_hook(made, "teardown_method", name)
+
+
+def _call_hook(made: Any, hook: str, test: str) -> None:
+    """Calls what pytest calls beside a test, with the test where it takes that."""
+    function = getattr(made, hook, lambda: None)
+    function(*[getattr(made, test)][: len(inspect.signature(function).parameters)])
 
 
 def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
@@ -109,23 +113,8 @@ def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
             f"check: {test.__name__} takes {', '.join(lacks)}, which are fixtures of pytest: there are none here. Give a "
             "function check= that makes them"
         )
-    if not _is_skipped(test):
-        with suppress(unittest.SkipTest), outcomes():
-            ended(test(**arguments))
-
-
-def _is_skipped(test: Callable[..., Any]) -> bool:
-    """Returns whether pytest does not run a test, or expects it to fail."""
-    for mark in getattr(test, "pytestmark", []):
-        conditions = [*mark.args, *(mark.kwargs[key] for key in ("condition",) if key in mark.kwargs)]
-        holds = any(one for one in conditions if not isinstance(one, str))  # pytest evaluates a text
-        if (
-            mark.name == "skip"
-            or (mark.name == "xfail" and not conditions)
-            or (mark.name in ("skipif", "xfail") and holds)
-        ):
-            return True
-    return False
+    with suppress(unittest.SkipTest), outcomes():
+        ended(test(**arguments))
 
 
 def ended(found: Any) -> Any:

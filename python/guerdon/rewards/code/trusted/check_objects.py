@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -27,12 +26,7 @@ _IDENTITY: Final = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _DIFFERENCES: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)
 _COMPARES: Final = ("Equal", "Less", "Greater")
 _ASSERTS_TRUTH: Final = ("assertTrue", "assertFalse")
-# Attributes of `Counter`, named tuples, NumPy and pandas, whose values cross as dicts and lists.
-_LOST: Final = (
-    *("most_common", "elements", "move_to_end", "default_factory", "_asdict", "_fields", "_replace"),
-    *("shape", "dtype", "ndim", "iloc", "loc", "columns", "tolist"),
-)
-_BUILTIN: Final = frozenset(dir(builtins)) - {"eval", "exec", "globals", "locals", "vars"}
+_REACHES_NAMES: Final = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__"))
 _ROUNDS: Final = 4  # through which assignments are followed
 _DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set)
 
@@ -42,6 +36,8 @@ class ObjectUses:
 
     Attributes:
         classes: The names that make objects.
+        held: Those whose objects have attributes that no data have. Tests that ask what such an
+            object contains are left out: of a list, say, its class does not decide that.
     """
 
     def __init__(self, tree: ast.Module, functions: Collection[str], of_data: Collection[str]) -> None:
@@ -52,9 +48,12 @@ class ObjectUses:
         self._also_data: set[str] = set()  # once all is followed
         self.classes = {name for name in functions if name[:1].isupper() and "." not in name}
         self._follow()
+        self.held: frozenset[str] = frozenset()
         if self.classes:
-            self.classes -= self._used_as_data() - self._used_as_objects(of_data)
+            used = self._used_as_objects(of_data)
+            self.classes -= self._used_as_data() - used
             self._follow()
+            self.held = frozenset(self.classes & (used - self._asked_for_items()))
 
     def undecidable(self) -> tuple[ast.expr | ast.stmt, str] | None:
         """Returns a part of the tests that the program would decide, and the reason; or None."""
@@ -69,8 +68,6 @@ class ObjectUses:
                     return node, "asks an object of the program asynchronously"
                 case ast.comprehension(iter=one, is_async=1) if self.kinds(one):
                     return one, "asks an object of the program asynchronously"
-                case ast.Attribute(value=one, attr=attr) if attr in _LOST and self._is_returned(one):
-                    return node, f"asks for {attr}, which the program's value has no more as plain data"
                 case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
                     if (self._is_object(left) and not self.kinds(right)) or (
                         self._is_object(right) and not self.kinds(left)
@@ -82,39 +79,16 @@ class ObjectUses:
                     return node, "compares objects of the program"
         return None
 
-    def silencing(self) -> list[ast.withitem]:
-        """Returns the contexts of the program whose bodies have nothing of it in them."""
+    def silencing(self, builtin: frozenset[str]) -> list[ast.withitem]:
+        """Returns the contexts of the program whose bodies name builtins alone: anything else may hold
+        a value of the program."""
         return [
             item
             for node in self._nodes
-            if isinstance(node, ast.With) and not any(map(self._may_hold_values, node.body))
+            if isinstance(node, ast.With) and not _names_more(node.body, builtin - _REACHES_NAMES)
             for item in node.items
             if self.kinds(item.context_expr)
         ]
-
-    def _is_returned(self, node: ast.expr) -> bool:
-        """Returns whether it is the value of a function of the program, or a name for that."""
-        match node:
-            case ast.Call(func=ast.Name(id=name)):
-                return name.partition(" ")[0] in self._functions - self.classes
-            case ast.Name(id=name):
-                return any(
-                    isinstance(one, ast.Assign)
-                    and isinstance(one.value, ast.Call)
-                    and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
-                    and self._is_returned(one.value)
-                    for one in self._nodes
-                )
-        return False
-
-    def _may_hold_values(self, statement: ast.stmt) -> bool:
-        """Returns whether a statement names more than builtins: what it names may hold a value of
-        the program."""
-        named = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)}
-        stored = {one.id for one in self._nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
-        return bool(named - (_BUILTIN - stored)) or any(
-            isinstance(one, (ast.Attribute, ast.Import, ast.ImportFrom)) for one in ast.walk(statement)
-        )
 
     def kinds(self, node: ast.AST) -> Kinds:
         """The kinds of an expression's value; of a container those of its items."""
@@ -200,6 +174,17 @@ class ObjectUses:
                     found |= self.kinds(value)
                 case ast.withitem(context_expr=value):
                     found |= self.kinds(value)
+        return set(found)
+
+    def _asked_for_items(self) -> set[str]:
+        found = _DATA
+        for node in self._nodes:
+            match node:
+                case ast.Compare(ops=ops, comparators=others):
+                    for op, other in zip(ops, others, strict=True):
+                        found |= self.kinds(other) if isinstance(op, (ast.In, ast.NotIn)) else _DATA
+                case ast.Call(func=ast.Attribute(attr="assertIn" | "assertNotIn"), args=[_, other, *_]):
+                    found |= self.kinds(other)
         return set(found)
 
     def _used_as_data(self) -> set[str]:
@@ -288,6 +273,15 @@ def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
         case ast.Call(func=ast.Attribute(attr=name), args=[one, other, *_]):
             if name.startswith("assert") and any(part in name for part in _COMPARES):
                 yield one, ast.Eq(), other
+
+
+def _names_more(body: list[ast.stmt], names: frozenset[str]) -> bool:
+    return any(
+        isinstance(one, (ast.Attribute, ast.Import, ast.ImportFrom))
+        or (isinstance(one, ast.Name) and one.id not in names)
+        for statement in body
+        for one in ast.walk(statement)
+    )
 
 
 def _is_none(node: ast.expr) -> bool:

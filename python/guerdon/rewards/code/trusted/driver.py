@@ -85,15 +85,7 @@ class Driver:
 
         to_end = self._rules.score != "all"
         with self._state.during(TESTS):
-            faults, left = run_tests(
-                texts,
-                self._call,
-                entry_point,
-                self._prelude,
-                begin,
-                to_end=to_end,
-                shares_files=self._zygote.shares_files,
-            )
+            faults, left = run_tests(texts, self._call, entry_point, self._prelude, begin, to_end=to_end)
         return of_cases(faults, len(faults) + left, self._rules.score)
 
     def judge_by(self, check: Callable[..., Any], name: str, row: dict[str, Any]) -> Judgement:

@@ -60,7 +60,8 @@ class Columns:
         # A list as JSON, as OpenCodeInstruct has it.
         if isinstance(value, str) and value.lstrip().startswith("["):
             with suppress(ValueError, RecursionError):
-                texts = json.loads(value)
+                found = json.loads(value)
+                texts = found if found and all(isinstance(one, str) for one in found) else texts
         if isinstance(texts, (list, tuple)) and texts and all(isinstance(one, str) for one in texts):
             return [one.removeprefix(BOM) for one in texts]
         raise DataError(

@@ -86,11 +86,6 @@ class ProgramZygote:
         self._running = False
         self._kept: bytes | None = None  # what told of an end while something else was asked for
 
-    @property
-    def shares_files(self) -> bool:
-        """Whether programs can use this user's files."""
-        return self._fence.isolation == "none"
-
     def start(self, seconds: float = START_S) -> None:
         """Start it, if it does not run, within these seconds."""
         if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
