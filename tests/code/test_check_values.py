@@ -139,7 +139,14 @@ class Stack(list):
 """
 
 
-@pytest.mark.parametrize("test", ["s = Stack()\nassert 5 in s", "s = Stack()\ns.push(5)\nassert 5 in s"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "s = Stack()\nassert 5 in s",
+        "s = Stack()\ns.push(5)\nassert 5 in s",
+        "made = [Stack()]\ns = Stack()\ns.push(5)\nassert 5 in made[0]",
+    ],
+)
 def test_a_class_of_data_does_not_decide_what_it_contains(tested: CodeReward, test: str) -> None:
     assert run(tested, STACK, test).score == 0.0
 
@@ -168,6 +175,19 @@ def test_objects_of_a_class_of_data_are_data_where_tests_use_them_so(tested: Cod
 )
 def test_a_wrong_value_ends_or_skips_no_test(tested: CodeReward, test: str) -> None:
     assert run(tested, QUIET.replace("3", "4"), test).score == 0.0
+
+
+def test_a_function_of_the_tests_is_not_taken_for_that_of_the_programs_module(tested: CodeReward) -> None:
+    with pytest.raises(DataError, match="No module named 'solution'"):
+        run(tested, QUIET, "import solution\ndef three(): return 3\nassert solution.three() == three()\nQuiet()")
+
+
+def test_a_part_that_is_sorted_by_a_function_is_a_copy(tested: CodeReward) -> None:
+    program = "class Node:\n    def __init__(self): self.below = [2, 1]"
+    for how in ("lambda one: one", "int", "max"):
+        assert (
+            run(tested, program, f"node = Node()\nnode.below.sort(key={how})\nassert node.below == [2, 1]").score == 1.0
+        )
 
 
 def test_calls_on_threads_that_wait_for_each_other_give_no_score() -> None:

@@ -22,8 +22,7 @@ LAST = (
     )
     + "\nmade = []"
 )
-OF_LIST = YES.replace("class Yes:", "class Yes(list):")
-HOSTILE = (YES, ONE_STATE, SHARED, LAST, OF_LIST)
+HOSTILE = (YES, ONE_STATE, SHARED, LAST)
 
 
 @pytest.fixture(scope="module")

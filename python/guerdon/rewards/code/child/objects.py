@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import copy
+import importlib
 import operator
 import sys
 from collections.abc import Callable
@@ -85,8 +86,8 @@ def _exit(one: Any, raised: str | None) -> Any:
 
 def _seed(module: str, value: int) -> None:
     with suppress(TypeError, ValueError):  # NumPy takes fewer
-        if module in sys.modules:
-            sys.modules[module].seed(value)
+        if module.partition(".")[0] in sys.modules:
+            importlib.import_module(module).seed(value)
 
 
 def _run(one: Any) -> Any:

@@ -96,7 +96,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     Raises:
         DataError: It is no Python code, or asks for more than calls and their data.
     """
-    tree = _parsed(text)
+    tree = _parsed(text, known)
     defined = known | _defined(tree)
     known = defined | _GIVEN | _harness(tree, defined)
     methods = _Methods(known)
@@ -110,7 +110,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
             raise names.wrong(*found)
         for item in objects.silencing(_BUILTIN - defined):
             item.context_expr = ast.Call(ast.Name(_SILENCING, ast.Load()), [item.context_expr], [])
-        tree = _OnObjects().visit(tree)
+        tree = _OnObjects(tree).visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
@@ -146,11 +146,14 @@ class _WithoutProgram(ast.NodeTransformer):
     """Imports of the program's own file are gone, but for names that they give its functions, and
     so are runners of tests."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, known: frozenset[str]) -> None:
         self.modules: set[str] = set()
         nodes = [one for one in ast.walk(tree) if not isinstance(one, (ast.Import, ast.ImportFrom))]
-        parts = [one for one in nodes if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load)]
-        self.changed = {name for one in nodes for name in _names_of(one)}.union(*map(_with_attribute, parts))
+        self.changed = {name for one in nodes for name in _names_of(one)}
+        own = self.changed | known  # solution.add is not the add of the tests
+        parts = [one for one in nodes if isinstance(one, ast.Attribute)]
+        parts = [one for one in parts if one.attr in own or not isinstance(one.ctx, ast.Load)]
+        self.changed.update(*map(_with_attribute, parts))
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
         own = [one for one in node.names if one.name in _PROGRAM and (one.asname or one.name) not in self.changed]
@@ -183,10 +186,10 @@ class _WithoutProgram(ast.NodeTransformer):
         return [ast.copy_location(one, node) for one in named or [ast.Pass()]]
 
 
-def _parsed(text: str) -> ast.Module:
+def _parsed(text: str, known: frozenset[str] = frozenset()) -> ast.Module:
     try:
         tree: ast.Module = ast.parse(text, FILE)
-        tree = _WithoutProgram(tree).visit(tree)
+        tree = _WithoutProgram(tree, known).visit(tree)
         if tree.body and ast.unparse(tree.body[-1]) in _ENDS:
             del tree.body[-1]
         return ast.fix_missing_locations(tree)
@@ -257,7 +260,12 @@ class _Methods(ast.NodeTransformer):
 
 class _OnObjects(ast.NodeTransformer):
     """``is`` compares objects of the program by their numbers. A change of a part of an object, as
-    ``node.children.append(one)``, happens in the program's process: the tests have copies."""
+    ``node.children.append(one)``, happens in the program's process: the tests have copies. Functions
+    do not cross over: ``node.children.sort(key=len)`` sorts a copy."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        named = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))]
+        self.functions = _BUILTIN.union(one.name for one in named)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
         match node.value:
@@ -267,8 +275,10 @@ class _OnObjects(ast.NodeTransformer):
                     return [node, ast.copy_location(ast.Expr(again), node)]
         self.generic_visit(node)
         match node.value:
-            case ast.Call(func=ast.Attribute(value=part) as method):
-                method.value = self._part(part)
+            case ast.Call(func=ast.Attribute(value=part) as method, args=args, keywords=keywords):
+                given = [*args, *(one.value for one in keywords)]
+                if not any(map(self._is_function, given)) and all(one.arg != "key" for one in keywords):
+                    method.value = self._part(part)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -276,6 +286,9 @@ class _OnObjects(ast.NodeTransformer):
         if not isinstance(node.ctx, ast.Load):
             node.value = self._part(node.value)
         return node
+
+    def _is_function(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Lambda) or (isinstance(node, ast.Name) and node.id in self.functions)
 
     def _part(self, node: ast.expr) -> ast.expr:
         """The expression for a part that is changed."""

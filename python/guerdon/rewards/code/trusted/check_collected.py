@@ -99,7 +99,8 @@ def _run_class(one: type) -> None:
 def _call_hook(made: Any, hook: str, test: str) -> None:
     """Calls what pytest calls beside a test, with the test where it takes that."""
     function = getattr(made, hook, lambda: None)
-    function(*[getattr(made, test)][: len(inspect.signature(function).parameters)])
+    takes_test = inspect.isroutine(function) and inspect.signature(function).parameters
+    function(*[getattr(made, test)] if takes_test else ())
 
 
 def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:

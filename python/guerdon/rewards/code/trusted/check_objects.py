@@ -181,10 +181,15 @@ class ObjectUses:
         for node in self._nodes:
             match node:
                 case ast.Compare(ops=ops, comparators=others):
-                    for op, other in zip(ops, others, strict=True):
-                        found |= self.kinds(other) if isinstance(op, (ast.In, ast.NotIn)) else _DATA
-                case ast.Call(func=ast.Attribute(attr="assertIn" | "assertNotIn"), args=[_, other, *_]):
-                    found |= self.kinds(other)
+                    asked = [one for op, one in zip(ops, others, strict=True) if isinstance(op, (ast.In, ast.NotIn))]
+                case ast.Call(func=ast.Attribute(attr="assertIn" | "assertNotIn"), args=[_, one, *_]):
+                    asked = [one]
+                case _:
+                    continue
+            for one in asked:
+                while isinstance(one, ast.Subscript):
+                    one = one.value
+                found |= self.kinds(one)
         return set(found)
 
     def _used_as_data(self) -> set[str]:
