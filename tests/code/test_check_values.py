@@ -184,7 +184,7 @@ def test_a_function_of_the_tests_is_not_taken_for_that_of_the_programs_module(te
 
 def test_a_part_that_is_sorted_by_a_function_is_a_copy(tested: CodeReward) -> None:
     program = "class Node:\n    def __init__(self): self.below = [2, 1]"
-    for how in ("lambda one: one", "int", "max"):
+    for how in ("lambda one: one", "int"):
         assert (
             run(tested, program, f"node = Node()\nnode.below.sort(key={how})\nassert node.below == [2, 1]").score == 1.0
         )
