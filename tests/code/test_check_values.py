@@ -180,6 +180,8 @@ def test_a_wrong_value_ends_or_skips_no_test(tested: CodeReward, test: str) -> N
 def test_a_function_of_the_tests_is_not_taken_for_that_of_the_programs_module(tested: CodeReward) -> None:
     with pytest.raises(DataError, match="No module named 'solution'"):
         run(tested, QUIET, "import solution\ndef three(): return 3\nassert solution.three() == three()\nQuiet()")
+    with pytest.raises(DataError, match="No module named 'solution'"):
+        run(tested, QUIET, "import solution\nassert solution.max(1, 2) == 2\nQuiet()")
 
 
 def test_a_part_that_is_sorted_by_a_function_is_a_copy(tested: CodeReward) -> None:

@@ -24,9 +24,10 @@ _UNFINISHED: Final = re.compile(r"<think>.*", re.DOTALL)
 _TAGS: Final = (("<answer>", "</answer>"), ("<|begin_of_box|>", "<|end_of_box|>"))
 _END: Final = re.compile(r"(?:</s>|<eos>|<end_of_turn>|<[|｜][^<>]{1,40}[|｜]>)$")
 _LONGEST_END: Final = 50
+_MOST_ENDS: Final = 4
 _ANSWER: Final = re.compile(r"\banswer\b\**\s*(?::|is\b:?)\s*\**\s*([^\n]*)", re.IGNORECASE)
 _HASHES: Final = re.compile(r"####\s*([^\n]*)")
-# Behind #### at a line that is not the last one.
+# A heading behind ####, unless it is the last line.
 _HEADING: Final = re.compile(
     r"\d+[.):]\s|.*:\s*$|.*\b(?:step|part|case|solution|explanation|summary|final|analysis|approach|method|result|reasoning|"
     r"understand\w*|verif\w*|comput\w*|calculat\w*|conclu\w*)\b",
@@ -70,8 +71,8 @@ _SIGNS: Final = {
     "{:}": ":",
 }
 _COMMA: Final = r"(?<=\d)(?<!\b0),(?=\d{3}(?!\d))"
-_COMMAS: Final = re.compile(rf"(\([^()]*\)|\([^()]*\]|\[[^\[\]]*\]|\[[^\[\])]*\)|\\\{{.*?\\\}})|{_COMMA}")
-# What tells that other commas of a pair or set are those of thousands.
+_COMMAS: Final = re.compile(rf"(\([^()]*\)|\([^()]*\]|\[[^\[\]]*\]|\[[^\[\])]*\)|\\\{{.{{,400}}?\\\}})|{_COMMA}")
+# Separators of a pair or set whose tight commas are those of thousands.
 _SEPARATED: Final = re.compile(r",\s|,\\[,;: ]|,0\d\d(?!\d)")
 _CURRENCIES: Final = "€£¥₹"
 
@@ -217,7 +218,9 @@ def answer_of(text: str, *, gold: bool) -> str | None:
 def _without_ends(text: str) -> str:
     """The text without the tokens of chat formats at its end."""
     text = text.rstrip()
-    while match := _END.search(text[-_LONGEST_END:]):
+    for _ in range(_MOST_ENDS):
+        if (match := _END.search(text[-_LONGEST_END:])) is None:
+            break
         text = text.removesuffix(match[0]).rstrip()
     return text
 
@@ -234,7 +237,7 @@ def _behind(text: str) -> str | None:
     if not found:
         return None
     one = max(found)[1]
-    short = _REASON.sub("", one).rstrip(_MARKS + ".")
+    short = _REASON.sub("", one).rstrip(_MARKS + ".") if len(one) <= _LONGEST else one
     return short if not _WORD.search(short) or _is_number(short) else one
 
 
@@ -255,6 +258,8 @@ def rewritten(answer: str) -> str:
         text = text.replace(sign, plain)
     text = re.sub(r"(?<=\w)[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
     for sign, plain in _HALVES.items():
+        if sign not in text:
+            continue
         text = re.sub(rf"(?<=\d)\s*{sign}", f" {plain}", text)
         text = text.replace(sign, r"\frac{{{}}}{{{}}}".format(*plain.split("/")))
     for pattern, made in _REWRITES:
@@ -314,7 +319,7 @@ def _measured(text: str) -> tuple[Fraction | None, str]:
 
 
 def _is_product(name: str, before: str, power: str | None) -> bool:
-    """Returns whether letters are factors rather than a unit, as in 3xy, 3 x y and 3 x/y; or go on."""
+    """Returns whether letters are factors, as in 3xy, 3 x y and 3 x/y, or words, and not a unit."""
     words = re.split(r"[\s/]+", name.rstrip("."))
     known = [word in _JOINED or word.removesuffix("s") in (*_SAME_UNITS, *_SCALES) for word in words]
     if words[0] in ("or", "and", "not") or (power and not known[0]):

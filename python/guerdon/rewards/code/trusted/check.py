@@ -143,7 +143,7 @@ class Program:
         except EncodingError as error:
             # A value that is too large may be the program's.
             kind = CandidateError if isinstance(error, BoundError) and self.calls else DataError
-            raise kind(f"the tests call {name!r} with what can't be sent: {error}") from None
+            raise kind(f"the tests call {name.removeprefix(MAKES)!r} with what can't be sent: {error}") from None
         except MemoryError:  # of what the tests hold of the program's
             raise
         except Exception as error:  # raised by us, whatever tests do with it
@@ -342,7 +342,7 @@ def _exception(names: tuple[str, ...], text: str, fault: str) -> Exception:
 
 def _key(text: str) -> Any:
     """The key of a `KeyError`, whose text is the key's `repr`."""
-    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+    with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         key = ast.literal_eval(text)
         return key if repr(key) == text else text
     return text

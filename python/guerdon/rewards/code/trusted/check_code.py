@@ -57,7 +57,7 @@ _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, f
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
 _EXITS: Final = ("exit", "quit", "sys.exit")
-# At the end of a script; elsewhere what the program returned may have led there.
+# They are removed at the end of a script; elsewhere a value of the program may have led there.
 _ENDS: Final = frozenset(f"{name}({status})" for name in _EXITS for status in ("", "0"))
 _RUNNERS: Final = ("unittest.main", "pytest.main")
 
@@ -70,7 +70,7 @@ class CheckCode:
         functions: Of the program: ``"add"``, or ``"Solution.add"``.
         classes: Those that make objects of the program.
         others: What stands for the names that nobody imported.
-        held: Those of them whose objects are used as objects, also where they derive from a list, say.
+        held: The classes whose objects stay in the program's process, even those of ``list``.
     """
 
     code: CodeType
@@ -150,7 +150,7 @@ class _WithoutProgram(ast.NodeTransformer):
         self.modules: set[str] = set()
         nodes = [one for one in ast.walk(tree) if not isinstance(one, (ast.Import, ast.ImportFrom))]
         self.changed = {name for one in nodes for name in _names_of(one)}
-        own = self.changed | known  # solution.add is not the add of the tests
+        own = self.changed | known | _GIVEN | {"check"}  # solution.add is not the add of the tests
         parts = [one for one in nodes if isinstance(one, ast.Attribute)]
         parts = [one for one in parts if one.attr in own or not isinstance(one.ctx, ast.Load)]
         self.changed.update(*map(_with_attribute, parts))
@@ -190,7 +190,7 @@ def _parsed(text: str, known: frozenset[str] = frozenset()) -> ast.Module:
     try:
         tree: ast.Module = ast.parse(text, FILE)
         tree = _WithoutProgram(tree, known).visit(tree)
-        if tree.body and ast.unparse(tree.body[-1]) in _ENDS:
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and ast.unparse(tree.body[-1]) in _ENDS:
             del tree.body[-1]
         return ast.fix_missing_locations(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -260,8 +260,8 @@ class _Methods(ast.NodeTransformer):
 
 class _OnObjects(ast.NodeTransformer):
     """``is`` compares objects of the program by their numbers. A change of a part of an object, as
-    ``node.children.append(one)``, happens in the program's process: the tests have copies. Functions
-    do not cross over: ``node.children.sort(key=len)`` sorts a copy."""
+    ``node.children.append(one)``, happens in the program's process: the tests have copies. A
+    call with a function, as ``node.children.sort(key=len)``, changes such a copy."""
 
     def __init__(self, tree: ast.Module) -> None:
         named = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))]

@@ -66,7 +66,9 @@ class ObjectUses:
                     one
                 ):
                     return node, "asks an object of the program asynchronously"
-                case ast.comprehension(iter=one, is_async=1) if self.kinds(one):
+                case ast.comprehension(iter=ast.Call(func=ast.Name(id=name)) as one, is_async=1) if (
+                    name in self._functions
+                ):
                     return one, "asks an object of the program asynchronously"
                 case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
                     if (self._is_object(left) and not self.kinds(right)) or (
@@ -80,8 +82,8 @@ class ObjectUses:
         return None
 
     def silencing(self, builtin: frozenset[str]) -> list[ast.withitem]:
-        """Returns the contexts of the program whose bodies name builtins alone: anything else may hold
-        a value of the program."""
+        """Returns the contexts of the program whose bodies name only builtins: another name may
+        hold a value of the program."""
         return [
             item
             for node in self._nodes
