@@ -75,7 +75,8 @@ x=1000, y=2000 | x=1,000,y=2,000 || x=1, y=2
 €7 | 7€  7 || \$7  £7
 \begin{pmatrix} 1 \\ 2 \end{pmatrix} | \begin{pmatrix}1\\2\end{pmatrix} || \begin{pmatrix} 2 \\ 1 \end{pmatrix}
 A | \textbf{(A)}\ 5  \textbf{(A) } 5  \text{A. Paris}  \text{Option A}  A: 5  A. Vitamin B or C  A. (p or q) || \textbf{(B)}\ 5  \text{Option B}  AB  A, B
-A | A || (A) or (B)  A: 5 or B: 6  A. or B.
+A | A || (A) or (B)  A. or B.  \text{(A) 5 or (B) 6}
+B | (B) both (A) and (C)  B. either A or C || (C) B
 """.strip().split("\n")
 PAIRS = [
     (gold.strip(), answer.strip(), value)

@@ -9,16 +9,16 @@ import logging
 import re
 from typing import Final
 
-__all__ = ["boxed", "plain_score", "same_words", "unsigned", "warn_unread"]
+__all__ = ["boxed", "plain_score", "same_words", "several_letters", "unsigned", "warn_unread"]
 
 _WRAPPED: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
 _WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
-# Letters as in "(C) Paris", "C. Paris".
+# Letters as in "(C) Paris", "C. Paris"; and as in "Option C".
+_MARKED: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
 _CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~]|$)|$)", re.IGNORECASE)
-# Another letter behind it, as in "(A) or (B)".
-_HEDGE: Final = re.compile(
-    r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)|^\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-Z]\b"
-)
+# Two letters: "(A) or (B)"; and "(A) 5 or (B) 6", which may be "(D) neither (A) or (B)" too.
+_TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-Z]\b")
+_SEVERAL: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)")
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 _LONGEST: Final = 200
 _warned: set[str] = set()
@@ -72,6 +72,20 @@ def _words(text: str) -> str | None:
     return text if _WORDS.fullmatch(text) else None
 
 
+def several_letters(text: str) -> bool:
+    """Returns whether a text may name more than one choice."""
+    return bool(_TWO.match(text) or _SEVERAL.search(text))
+
+
+def _choice(answer: str) -> str | None:
+    """The letter that an answer begins with; None where it names another one too."""
+    if found := _MARKED.match(answer):
+        return None if _TWO.match(answer) else found[1]
+    answer = _unwrapped(answer)
+    found = _CHOICE.match(answer)
+    return found[1] if found and not several_letters(answer) else None
+
+
 def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
     """Returns whether an answer is a gold answer of words; None where that is something else.
 
@@ -81,9 +95,8 @@ def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
     wanted = _words(gold)
     if wanted is None:
         return None
-    answer = _unwrapped(answer[:_LONGEST])
-    choice = _CHOICE.match(answer) if len(wanted) == 1 and not _HEDGE.search(answer) else None
-    given = choice[1] if choice else _words(answer)
+    choice = _choice(answer[:_LONGEST].strip()) if len(wanted) == 1 else None
+    given = choice or _words(answer)
     return given is not None and (
         wanted == given or (wanted.casefold() == given.casefold() and (len(wanted) > 1 or not strict))
     )
