@@ -184,8 +184,12 @@ def test_a_function_of_the_tests_is_not_taken_for_that_of_the_programs_module(te
         run(tested, QUIET, "import solution\nassert solution.max(1, 2) == 2\nQuiet()")
 
 
-def test_a_part_that_is_sorted_by_a_function_is_a_copy(tested: CodeReward) -> None:
+def test_a_part_that_functions_of_the_tests_change_is_a_copy(tested: CodeReward) -> None:
     program = "class Node:\n    def __init__(self): self.below = [2, 1]"
+    data = "import numpy as np\nrows = np.array([[2, 1], [1, 0]])\nrows[:, 0].sort()\nrows[1:, :][0][0] = 7\nassert rows.tolist() == "
+    assert run(tested, program, f"{data}[[1, 1], [7, 0]]\nassert Node().below == [2, 1]").score == 1.0
+    for change in ("append(lambda: 1)", "insert(0, iter)", "__setitem__(0, int)"):
+        assert run(tested, program, f"node = Node()\nnode.below.{change}\nassert node.below == [2, 1]").score == 1.0
     for how in ("lambda one: one", "int"):
         assert (
             run(tested, program, f"node = Node()\nnode.below.sort(key={how})\nassert node.below == [2, 1]").score == 1.0

@@ -109,6 +109,7 @@ _ACTS: Final[dict[str, Callable[..., Any]]] = {
     "slice": lambda one, *parts: one[slice(*parts)],
     "await": _run,
     "call": lambda one, args, kwargs: one(*args, **kwargs),
+    "method": lambda one, name, args, kwargs: getattr(one, name)(*args, **kwargs),
     "vars": lambda one: dict(vars(one)),
     "seed": _seed,
     "keep": _Kept,

@@ -143,7 +143,7 @@ class Program:
         except EncodingError as error:
             # A value that is too large may be the program's.
             kind = CandidateError if isinstance(error, BoundError) and self.calls else DataError
-            raise kind(f"the tests call {name.removeprefix(MAKES)!r} with what can't be sent: {error}") from None
+            raise kind(f"the tests call {name.removeprefix(MAKES)!r} with what can't be sent: {error}") from error
         except MemoryError:  # of what the tests hold of the program's
             raise
         except Exception as error:  # raised by us, whatever tests do with it

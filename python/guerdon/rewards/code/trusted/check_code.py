@@ -110,7 +110,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
             raise names.wrong(*found)
         for item in objects.silencing(_BUILTIN - defined):
             item.context_expr = ast.Call(ast.Name(_SILENCING, ast.Load()), [item.context_expr], [])
-        tree = _OnObjects(tree).visit(tree)
+        tree = _OnObjects().visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
@@ -260,12 +260,7 @@ class _Methods(ast.NodeTransformer):
 
 class _OnObjects(ast.NodeTransformer):
     """``is`` compares objects of the program by their numbers. A change of a part of an object, as
-    ``node.children.append(one)``, happens in the program's process: the tests have copies. A
-    call with a function, as ``node.children.sort(key=len)``, changes such a copy."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        named = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))]
-        self.functions = _BUILTIN.union(one.name for one in named)
+    ``node.children.append(one)``, happens in the program's process: the tests have copies."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
         match node.value:
@@ -275,10 +270,8 @@ class _OnObjects(ast.NodeTransformer):
                     return [node, ast.copy_location(ast.Expr(again), node)]
         self.generic_visit(node)
         match node.value:
-            case ast.Call(func=ast.Attribute(value=part) as method, args=args, keywords=keywords):
-                given = [*args, *(one.value for one in keywords)]
-                if not any(map(self._is_function, given)) and all(one.arg != "key" for one in keywords):
-                    method.value = self._part(part)
+            case ast.Call(func=ast.Attribute(value=part) as method):
+                method.value = self._part(part)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -287,15 +280,12 @@ class _OnObjects(ast.NodeTransformer):
             node.value = self._part(node.value)
         return node
 
-    def _is_function(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Lambda) or (isinstance(node, ast.Name) and node.id in self.functions)
-
     def _part(self, node: ast.expr) -> ast.expr:
         """The expression for a part that is changed."""
         match node:
             case ast.Attribute(value=value, attr=attr) if not attr.startswith("__"):  # mangled
                 key: ast.expr = ast.Constant(attr)
-            case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
+            case ast.Subscript(value=value, slice=key) if not any(isinstance(one, ast.Slice) for one in ast.walk(key)):
                 pass
             case _:
                 return node

@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
-from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.child.encoding import EncodingError, Opaque
 
 __all__ = [
     "ACTS_ON_OPERANDS",
@@ -227,11 +228,50 @@ def silencing(one: Any) -> Any:
     return Silencing(one) if isinstance(one, Handle) else one
 
 
+class ObjectPart(Handle):
+    """An attribute or item of an object of the program. Tests change it there; or a copy here, where
+    an argument can't be sent, such as a function.
+
+    Attributes:
+        guerdon_copy: Returns the copy.
+    """
+
+    __slots__ = ("guerdon_copy",)
+    guerdon_copy: Callable[[], Any]
+
+    def __init__(self, part: Handle, copy: Callable[[], Any]) -> None:
+        super().__init__("", part.guerdon_number, part.guerdon_program)
+        object.__setattr__(self, "guerdon_copy", copy)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
+            return self.guerdon_change(
+                lambda copy: getattr(copy, name)(*args, **kwargs), "method", name, list(args), kwargs
+            )
+
+        return call
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.guerdon_change(lambda copy: operator.setitem(copy, key, value), "setitem", key, value)
+
+    def __delitem__(self, key: object) -> None:
+        self.guerdon_change(lambda copy: operator.delitem(copy, key), "delitem", key)
+
+    def guerdon_change(self, here: Callable[[Any], Any], act: str, *args: object) -> Any:
+        """Runs an act in the program's process, or here on the copy."""
+        try:
+            return self.guerdon_program.ask(act, [self, *args])
+        except Exception as error:
+            if not isinstance(error.__cause__, EncodingError):
+                raise
+            return here(self.guerdon_copy())
+
+
 def part_of(one: Any, key: Any, is_item: bool) -> Any:
-    """An attribute or item that test code changes: of an object of the program not a copy, but a
-    handle."""
+    """An attribute or item that test code changes."""
     if isinstance(one, Handle):
-        return one.guerdon_program.ask("part", [one, key, is_item])
+        part = one.guerdon_program.ask("part", [one, key, is_item])
+        return ObjectPart(part, lambda: one.guerdon_program.ask("getitem" if is_item else "getattr", [one, key]))
     return one[key] if is_item else getattr(one, key)
 
 
