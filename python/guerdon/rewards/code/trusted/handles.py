@@ -229,8 +229,8 @@ def silencing(one: Any) -> Any:
 
 
 class ObjectPart(Handle):
-    """An attribute or item of an object of the program. Tests change it there; or a copy here, where
-    an argument can't be sent, such as a function.
+    """An attribute or item of an object of the program. Tests change it there; or a copy here,
+    where an argument can't be sent, such as a function.
 
     Attributes:
         guerdon_copy: Returns the copy.
