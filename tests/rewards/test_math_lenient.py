@@ -57,6 +57,7 @@ x^2 | x²  x^{2} || x^3  2x
 1,234,567 | 1234567  1\,234\,567 || 1234  (1, 234, 567)
 5\,\text{cm} | 5~\text{cm}  5\ \mathrm{cm}  5\text{ cm}  5 || 5\,\text{m}  5\;\mathrm{m}
 25 \text{ cm}^2 | 25\,\text{cm}^2  25 \text{ cm}^{2}  25 cm²  25 || 25\,\text{cm}^3  25\,\text{m}^2  25 \text{ cm}
+25 square cm | 25\text{ cm}^2  25 sq cm  25 \text{ square centimeters}  25 || 25 cubic cm  25 cm  25 square m
 60 miles per hour | 60 \text{ miles per hour}  60 || 60 \text{ miles per minute}  6
 60 \text{ km/h} | 60 km/h  60 || 60 m/s
 3 boxes | 3\text{ box}  3 || 3 bottles

@@ -29,8 +29,8 @@ _ANSWER: Final = re.compile(r"\banswer\b\**\s*(?::|is\b:?)\s*\**\s*([^\n]*)", re
 _HASHES: Final = re.compile(r"####\s*([^\n]*)")
 # A heading behind ####, unless it is the last line.
 _HEADING: Final = re.compile(
-    r"\d+[.):]\s|.*:\s*$|.*\b(?:step|part|case|solution|explanation|summary|final|analysis|approach|method|result|reasoning|"
-    r"understand\w*|verif\w*|comput\w*|calculat\w*|conclu\w*)\b",
+    r"\d+[.):]\s+[A-Za-z*]|(?:step|part|case)\b|[^\d$\\=]*(?::\s*|\b(?:solution|explanation|summary|final|analysis|approach|method|"
+    r"result|reasoning|understand\w*|verif\w*|comput\w*|calculat\w*|conclu\w*)\b[^\d$\\=]*)$",
     re.IGNORECASE,
 )
 _REASON: Final = re.compile(r",?\s+(?:because|since|as|which)\b.*")
@@ -123,6 +123,7 @@ _UNIT: Final = re.compile(
 )
 # The rest of a plural without its "s": boxe, potatoe, glasse.
 _PLURAL: Final = re.compile(r"(?<=\w)se$|(?<=[xo])e$|(?<=[cs]h)e$")
+_OF_POWER: Final = re.compile(r"(?:sq|square|cu|cubic)\.?\s+")
 _SAME_UNITS: Final = {
     "meter": "m",
     "metre": "m",
@@ -310,6 +311,8 @@ def _measured(text: str) -> tuple[Fraction | None, str]:
     if names[-1] and _is_product(names[-1].lower(), text[match.start()], power):
         return None, ""
     unit = next(filter(None, names), "").strip().rstrip(".").lower()
+    if of := _OF_POWER.match(unit):
+        unit, power = unit[of.end() :], "2" if of[0].startswith("s") else "3"
     single = unit if len(unit) < 3 else unit.removesuffix("s")
     # One form of singular and plural: cities, city; movies, movie; boxes, box; glasses, glass.
     stem = _PLURAL.sub("", single)

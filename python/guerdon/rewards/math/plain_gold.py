@@ -17,7 +17,7 @@ _WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
 _MARKED: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
 _CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~]|$)|$)", re.IGNORECASE)
 # Two letters: "(A) or (B)"; and "(A) 5 or (B) 6", which may be "(D) neither (A) or (B)" too.
-_TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-Z]\b")
+_TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-HJ-Z]\b")
 _SEVERAL: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)")
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 _LONGEST: Final = 200
