@@ -36,23 +36,11 @@ RETURNED, DERIVED, MADE = range(3)
 that tests made; tests called its class."""
 
 _OPERATORS: Final = (
-    *("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul"),
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
     *("lshift", "rshift", "and", "or", "xor"),
 )
 # The other operand may be the expected value: a program could have the difference be zero.
-_DIFFERENCES: Final = (
-    "sub",
-    "truediv",
-    "floordiv",
-    "mod",
-    "divmod",
-    "xor",
-    "isub",
-    "itruediv",
-    "ifloordiv",
-    "imod",
-    "ixor",
-)
+_DIFFERENCES: Final = ("sub", "truediv", "floordiv", "mod", "xor", "isub", "itruediv", "ifloordiv", "imod", "ixor")
 _UNARY: Final = ("abs", "neg", "pos", "invert", "round", "enter", "copy")
 ACTS_ON_OPERANDS: Final = frozenset((*_OPERATORS, *(f"i{name}" for name in _OPERATORS), *_UNARY, "deepcopy"))
 """Acts whose value has the origin of their operands."""
