@@ -233,7 +233,9 @@ def _behind(text: str) -> str | None:
     for pattern in (_ANSWER, _HASHES):
         for match in pattern.finditer(text):
             one = match[1].lstrip(_MARKS).rstrip(_MARKS + ".")
-            if one and (pattern is _ANSWER or match.end() == len(text) or not _HEADING.match(one)):
+            if pattern is _HASHES and match.end() < len(text) and _HEADING.match(one[:_LONGEST]):
+                continue
+            if one:
                 found.append((match.start(), one))
     if not found:
         return None
