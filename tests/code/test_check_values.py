@@ -197,8 +197,8 @@ def test_a_part_that_functions_of_the_tests_change_is_a_copy(tested: CodeReward)
 
 
 def test_calls_on_threads_that_wait_for_each_other_give_no_score() -> None:
-    program = "import threading\ngiven = threading.Event()\ndef take():\n    given.wait()\n    return 1\ndef give():\n    given.set()"
-    test = "import threading\nthread = threading.Thread(target=take)\nthread.start()\ngive()\nthread.join()"
+    program = "import threading\nboth = threading.Barrier(2)\ndef meet():\n    both.wait()"
+    test = "import threading\nthread = threading.Thread(target=lambda: meet())\nthread.start()\nmeet()\nthread.join()"
     with judged(check="test", timeout=0.5) as reward, pytest.raises(DataError, match="wait for each other"):
         judgement(reward, program, test=test)
 
