@@ -154,6 +154,7 @@ class _WithoutProgram(ast.NodeTransformer):
         parts = [one for one in nodes if isinstance(one, ast.Attribute)]
         parts = [one for one in parts if one.attr in own or not isinstance(one.ctx, ast.Load)]
         self.changed.update(*map(_with_attribute, parts))
+        self.changed.add("code")  # a standard module
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
         own = [one for one in node.names if one.name in _PROGRAM and (one.asname or one.name) not in self.changed]
