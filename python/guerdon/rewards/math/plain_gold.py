@@ -9,12 +9,16 @@ import logging
 import re
 from typing import Final
 
-__all__ = ["boxed", "plain_score", "same_words", "unsigned", "warn_unread"]
+__all__ = ["boxed", "plain_score", "same_words", "several_letters", "unsigned", "warn_unread"]
 
 _WRAPPED: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
 _WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
-# Letters as in "(C) Paris", "C. Paris".
-_CHOICE: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
+# Letters as in "(C) Paris", "C. Paris"; and as in "Option C".
+_MARKED: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
+_CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~]|$)|$)", re.IGNORECASE)
+# Two letters: "(A) or (B)"; and "(A) 5 or (B) 6", which may be "(D) neither (A) or (B)" too.
+_TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-HJ-Z]\b")
+_SEVERAL: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)")
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 _LONGEST: Final = 200
 _warned: set[str] = set()
@@ -50,16 +54,36 @@ def boxed(text: str) -> list[str]:
     return found
 
 
+def _unwrapped(text: str) -> str:
+    """The text without the commands of LaTeX around its words."""
+    while (inner := _WRAPPED.sub(r"\1", text)) != text:
+        text = inner
+    return text.strip()
+
+
 def _words(text: str) -> str | None:
     """A letter or words in one form; None where a text is something else."""
     if len(text) > _LONGEST:
         return None
-    while (inner := _WRAPPED.sub(r"\1", text)) != text:
-        text = inner
+    text = _unwrapped(text)
     text = " ".join(text.replace("$", " ").split()).rstrip(".").strip()
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1].strip()
     return text if _WORDS.fullmatch(text) else None
+
+
+def several_letters(text: str) -> bool:
+    """Returns whether a text may name more than one choice."""
+    return bool(_TWO.match(text) or _SEVERAL.search(text))
+
+
+def _choice(answer: str) -> str | None:
+    """The letter that an answer begins with; None where it names another one too."""
+    if found := _MARKED.match(answer):
+        return None if _TWO.match(answer) else found[1]
+    answer = _unwrapped(answer)
+    found = _CHOICE.match(answer)
+    return found[1] if found and not several_letters(answer) else None
 
 
 def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
@@ -71,8 +95,8 @@ def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
     wanted = _words(gold)
     if wanted is None:
         return None
-    choice = _CHOICE.match(answer.strip()) if len(wanted) == 1 else None
-    given = choice[1] if choice else _words(answer)
+    choice = _choice(answer[:_LONGEST].strip()) if len(wanted) == 1 else None
+    given = choice or _words(answer)
     return given is not None and (
         wanted == given or (wanted.casefold() == given.casefold() and (len(wanted) > 1 or not strict))
     )
