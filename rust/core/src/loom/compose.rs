@@ -29,9 +29,9 @@ fn nested(opinions: Opinions) -> (String, Member) {
     ("nested".to_owned(), Member::Opinions(Box::new(opinions)))
 }
 
-/// A call of function `ending` ends at the same time as one of function 3 on the same sample. In no
-/// order does a call of function 2 stay open, which the former requests and the latter makes
-/// superfluous.
+/// A call of function `ending` ends at the same time as one of function 3 on the same sample. A
+/// call of function 2, which the former requests and the latter makes superfluous, ends in every
+/// order.
 fn a_superfluous_call_ends(opinions: Opinions, parsing: [Option<Parsing>; 2], ending: FunctionId, end: fn(&mut Frame)) {
     explore_within(2, move || {
         let composite = Composite::Opinions(opinions.clone());
