@@ -174,6 +174,25 @@ def test_calls_count_for_whose_repetition_there_is_no_time(monkeypatch: pytest.M
     assert not found.failures
 
 
+@pytest.mark.parametrize("whole_batch", [False, True])
+def test_a_first_call_that_fails_or_has_one_row_of_a_batch_stands_for_no_other(
+    monkeypatch: pytest.MonkeyPatch, whole_batch: bool
+) -> None:
+    def fails(completion: str) -> float:
+        raise ValueError("the first row")
+
+    def together(completions: list[str], **columns: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    def too_late(found: Any, subject: Subject, cases: Any, run: Any = measurement._time) -> None:
+        subject.deadline = time.monotonic()
+        run(found, subject, cases)
+
+    monkeypatch.setattr(measurement, "_time", too_late)
+    found = measured(together if whole_batch else reward(fails), ROWS)
+    assert (found.seconds, found.failures, found.unmeasured) == ([], [], len(ROWS))
+
+
 @pytest.mark.parametrize(("seconds", "workers"), [(0.01, 2), (0.55, 8)])
 def test_checks_of_calls_that_wait_for_long_have_more_workers(seconds: float, workers: int) -> None:
     def waits(completion: str) -> float:

@@ -83,7 +83,7 @@ _TROUBLE: Final = {
         "after five minutes of refusals they fail. A quota may be used up."
     ),
     "throttled": (
-        "reward function {place!r}: the server has refused every request as one too many (429) {why}. Calls wait, and fail after "
+        "reward function {place!r}: the server has put off every request {why}. Calls wait, and fail after "
         "five minutes of refusals. Give the server's pace as Limit(rpm=), add endpoints, or see if a quota is used up."
     ),
     "descriptors": "since endpoints were added, {why}. Until then calls wait for connections, or fail.",

@@ -138,7 +138,7 @@ def measure(subject: Subject, cases: Sequence[Case], empty_bytes: int = 0) -> Me
                 left = subject.deadline - time.monotonic()
                 if spec.is_async and _BLOCKS_S <= per_row < left / (9 * AT_ONCE):
                     with _watched(subject, AtOnce(spec.item, notes), 3 * AT_ONCE) as at_once:
-                        share = _scores(subject, sound[:1], size, at_once)[0].value
+                        share = _scores(subject, sound[:1], 1, at_once)[0].value
                     found.blocks = share is not None and share > _AS_LONG
         _read_notes(found, notes)
     subject.close()  # the checks need fewer workers, but for calls that take long and wait
@@ -234,7 +234,10 @@ def _scores(subject: Subject, cases: Sequence[Case], size: int, runs_in: int | D
 
 def _add_unrepeated(found: Measurement, subject: Subject, first: Sequence[Case], scores: Sequence[Score]) -> None:
     """Adds the outcomes of the first calls if none of the others ended in time."""
-    if not found.seconds and not found.failures:
+    ended = not subject.batch and any(
+        score.status is not Status.CANCELLED and not score.status.failed for score in scores
+    )
+    if not found.seconds and not found.failures and ended:
         found.unmeasured -= len(first)
         _add(found, subject, first, scores)
 

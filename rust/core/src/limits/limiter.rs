@@ -5,7 +5,7 @@
 //! - The end of a call is written at the next use of the file, within milliseconds; failures are
 //!   written at once.
 //! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls with a reason.
-//! - A condition that users are warned of is reported once, when it begins.
+//! - A condition that users are warned of is reported once.
 
 use std::io;
 use std::path::PathBuf;
@@ -255,8 +255,8 @@ impl Limiter {
         state.in_flight -= 1;
         state.unwritten.push(ended);
         let Some(CallEnd { feedback, .. }) = ended.end else { return false };
-        if feedback == Feedback::Ok {
-            state.throttle_warnings.note_success();
+        if !matches!(feedback, Feedback::Throttled(_) | Feedback::Unknown) {
+            state.throttle_warnings.note_other();
         }
         // Answers wait for the next use of the file, so that many ends are one write.
         if feedback == Feedback::Ok && state.store.is_shared() {
@@ -280,7 +280,9 @@ impl Limiter {
         let mut state = self.state.lock();
         if let Feedback::Throttled(retry_after) = feedback {
             state.last_error = Some((now_ns, error.to_owned()));
-            return state.throttle_warnings.note_refusal(now_ns, retry_after);
+            // Requests of other processes may be answered.
+            let alone = state.in_flight == 0 && !state.store.is_shared();
+            return state.throttle_warnings.note_refusal(now_ns, retry_after, alone);
         }
         if !feedback.is_endpoint_error() {
             return None;
