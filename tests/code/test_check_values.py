@@ -152,6 +152,17 @@ def test_a_class_of_data_does_not_decide_what_it_contains(tested: CodeReward, te
 
 
 @pytest.mark.parametrize(
+    "tests",
+    [
+        ["import operator\ns = Stack([1])\ns.push(2)\nassert operator.contains(s, 5)"],
+        ["s = Stack([1])\ns.push(2)", "assert 5 in s"],
+    ],
+)
+def test_a_class_of_data_does_not_decide_it_elsewhere(tested: CodeReward, tests: list[str]) -> None:
+    assert run(tested, STACK, tests).score != 1.0
+
+
+@pytest.mark.parametrize(
     "test",
     [
         "import json\nassert json.dumps(Stack([1])) == '[1]' and isinstance(Stack(), list)",
@@ -169,6 +180,7 @@ def test_objects_of_a_class_of_data_are_data_where_tests_use_them_so(tested: Cod
         "try:\n    assert three() == 3\nexcept AssertionError:\n    exit()",
         "def test_a():\n    assert three() == 3\nthree()\nexit()",
         "import unittest\nthree()\nassert unittest.main(exit=False) and three() == 3",
+        "import unittest\ndef run():\n    class TestA(unittest.TestCase):\n        def test_a(self): assert three() == 3\n    three()\n    unittest.main()\nrun()",
         "import pytest\n@pytest.mark.skipif(three() != 3, reason='')\ndef test_a():\n    assert three() == 3",
         "import unittest\nclass TestA(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_a(self):\n        assert three() == 3",
     ],

@@ -76,11 +76,14 @@ class BlockingWarnings:
         """Returns whether it has warned of this function."""
         return name in self._named
 
-    def is_to_name(self, name: str, call: tuple[int, int]) -> bool:
-        """Counts a call that was met in a long step; returns whether to warn of its function."""
+    def is_to_name(self, name: str, call: tuple[int, int], of_sample: bool) -> bool:
+        """Counts a call that was met in a long step; returns whether to warn of its function. One
+        that is not `of_sample` may be alone on its loop: four of a second are needed then."""
         met = self._met.setdefault(name, deque(maxlen=max(_STEPS)))
         met.append(_LongStep(time.monotonic(), call, _queued_s(self._thread)))
-        return any(_is_often(list(met)[-steps:]) for steps in _STEPS if len(met) >= steps)
+        return any(
+            _is_often(list(met)[-steps:]) for steps in (_STEPS if of_sample else _STEPS[:1]) if len(met) >= steps
+        )
 
     def steps(self, name: str, where: FrameType) -> None:
         """This frame is in one of the long steps of this function."""

@@ -14,7 +14,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from guerdon.rewards.math.plain_gold import boxed, same_words, several_letters
+from guerdon.rewards.math.plain_gold import boxed, same_words
 
 __all__ = ["prepared"]
 
@@ -200,7 +200,7 @@ def answer_of(text: str, *, gold: bool) -> str | None:
     text = _UNFINISHED.sub("", _THOUGHT.sub("", text))
     for begin, end in _TAGS:
         inside, closed, after = text.rpartition(begin)[2].partition(end)
-        if begin in text and closed and inside.strip() and not boxed(after) and not several_letters(inside.strip()):
+        if begin in text and closed and inside.strip() and not boxed(after):
             text, gold = inside, not _FORMULA.search(inside)
     text = _without_ends(text)
     if found := [one for one in boxed(text) if one.strip()]:

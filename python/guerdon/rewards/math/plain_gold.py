@@ -20,6 +20,8 @@ _CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~
 _TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-HJ-Z]\b")
 _SEVERAL: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)")
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
+# Slices of more nested ones would take long.
+_MOST_BOXES: Final = 100
 _LONGEST: Final = 200
 _warned: set[str] = set()
 
@@ -34,23 +36,26 @@ def unsigned(gold: str) -> str:
 
 
 def boxed(text: str) -> list[str]:
-    r"""Returns the contents of a text's boxes, in order: ``\boxed{…}``, ``\fbox{…}`` and ``\boxed
-    2``."""
-    found = []
-    for match in re.finditer(r"\\(?:boxed|fbox)\s*", text):
+    r"""Returns the contents of a text's last boxes, in order: ``\boxed{…}``, ``\fbox{…}`` and
+    ``\boxed 2``."""
+    found: list[str] = []
+    boxes = list(re.finditer(r"\\(?:boxed|fbox)\s*", text))[-_MOST_BOXES:]
+    ends, opened = dict[int, int](), list[int]()
+    for brace in re.finditer("[{}]", text[boxes[0].end() :]) if boxes else ():
+        place = brace.start() + boxes[0].end()
+        if brace[0] == "{":
+            opened.append(place)
+        elif opened:
+            ends[opened.pop()] = place
+    for match in boxes:
         at = match.end()
         if not text.startswith("{", at):
             bare = re.compile(r"[\w.,/-]+").match(text, at)
             found += [bare[0].rstrip(".,")] if bare else []
             continue
-        depth = 0
-        for place in range(at, len(text)):
-            depth += (text[place] == "{") - (text[place] == "}")
-            if not depth:
-                found.append(text[at + 1 : place])
-                break
-        else:
+        if at not in ends:
             break  # it is cut off, and so is the rest
+        found.append(text[at + 1 : ends[at]])
     return found
 
 
@@ -80,7 +85,7 @@ def several_letters(text: str) -> bool:
 def _choice(answer: str) -> str | None:
     """The letter that an answer begins with; None where it names another one too."""
     if found := _MARKED.match(answer):
-        return None if _TWO.match(answer) else found[1]
+        return None if _TWO.match(_unwrapped(answer)) else found[1]
     answer = _unwrapped(answer)
     found = _CHOICE.match(answer)
     return found[1] if found and not several_letters(answer) else None

@@ -281,7 +281,7 @@ impl Opinions {
             let mut report = Report::default();
             if let Some(end) = answer {
                 for (field, value) in &end.extra {
-                    // The function's own values have these names.
+                    // A composite's values have these names; a function's records are not renamed.
                     let is_taken = !failures.is_empty() && matches!(&**field, "by" | "failed");
                     let field = if is_taken { format!("{}/{field}", name(members, end)).into() } else { field.clone() };
                     report.add(0, field, value.clone());

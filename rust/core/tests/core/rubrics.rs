@@ -148,7 +148,7 @@ async fn a_call_ends_with_the_last_column_that_waits_for_it() {
     assert_eq!((hanging.lane.held(), hanging.calls_in_flight()), (0, vec![0; COLUMNS + 1]));
 }
 
-/// A request that no open column waits for is not made.
+/// A column that was swept doesn't request the next call, which a later column waits for in turn.
 #[tokio::test(start_paused = true)]
 async fn a_column_that_was_swept_requests_no_call_in_turn() {
     let second = Some(Duration::from_secs(1));

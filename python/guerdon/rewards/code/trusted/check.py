@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +32,8 @@ __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 Caller = Callable[[str, list[Any], dict[str, Any]], CallAnswer]
 """Calls a function of the program."""
 T = TypeVar("T")
+# A text that asks what a container has; the classes of another text answer as data, then.
+_ASKS_FOR_ITEMS: Final = re.compile(r"\bin\b|contains|countOf|indexOf|assert(?:Not)?In\b")
 # Raised by a proxy they would steer the tests, not fail them.
 _NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 
@@ -124,6 +127,11 @@ class Program:
         origin = DERIVED if act in ACTS_ON_OPERANDS and max(origins) != RETURNED else RETURNED
         return Exchange(self, self.classes, origin).received(value)
 
+    def end(self) -> None:
+        """Answers no thread of the tests any more: the next program has the same channel."""
+        with self._one:
+            self.lost = self.lost or DataError("check calls the program after its tests ended")
+
     def refuse(self) -> NoReturn:
         """Ends the tests without a score: they have the program compare its own objects."""
         self.lost = DataError(
@@ -139,6 +147,8 @@ class Program:
         self._waiting.append(name)
         try:
             with self._one:
+                if self.lost is not None:
+                    raise _StoppedError
                 answer = self._call(name, args, kwargs)
         except EncodingError as error:
             # A value that is too large may be the program's.
@@ -155,7 +165,7 @@ class Program:
             return answer.value
         self.calls += 1
         if answer.raised is None:
-            if self._waiting and not self.stopped:
+            if answer.waited and self._waiting and not self.stopped:
                 self.lost = DataError(
                     "check calls the program on threads, and a call did not end while another waited: a program runs one call "
                     "at a time, so that calls which wait for each other never end"
@@ -216,15 +226,19 @@ def run_tests(
             proxies.get(name, proxies[names[0]]).__name__, program, in_place=True
         )
     faults: list[str] = []
-    for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
-        begin(place, sum(not fault for fault in faults))
-        program.stopped = ""
-        program.held = code.held
-        fault = _run_text(text, code.code, namespace, proxies[names[0]], program)
-        if program.calls:
-            faults.append(fault)
-        if fault and not to_end:
-            return faults, len(texts) - place - 1
+    try:
+        for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
+            begin(place, sum(not fault for fault in faults))
+            program.stopped = ""
+            others = " ".join(one for one in texts if one is not text)
+            program.held = frozenset() if _ASKS_FOR_ITEMS.search(others) else code.held
+            fault = _run_text(text, code.code, namespace, proxies[names[0]], program)
+            if program.calls:
+                faults.append(fault)
+            if fault and not to_end:
+                return faults, len(texts) - place - 1
+    finally:
+        program.end()
     if not faults:
         raise DataError(
             "check: the tests never called the program. Give assert statements, a function check(candidate), or functions "
@@ -244,6 +258,8 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
         result = program.run(lambda: check(Candidate(name, program), **row))
     except (Exception, SystemExit) as error:
         return _fault(error, program, None)
+    finally:
+        program.end()
     return program.stopped or score_of(check, result, calls=program.calls)
 
 

@@ -148,12 +148,16 @@ class _WithoutProgram(ast.NodeTransformer):
 
     def __init__(self, tree: ast.Module, known: frozenset[str]) -> None:
         self.modules: set[str] = set()
+        self.functions = 0  # that enclose a node
         nodes = [one for one in ast.walk(tree) if not isinstance(one, (ast.Import, ast.ImportFrom))]
         self.changed = {name for one in nodes for name in _names_of(one)}
         own = self.changed | known | _GIVEN | {"check"}  # solution.add is not the add of the tests
         parts = [one for one in nodes if isinstance(one, ast.Attribute)]
         parts = [one for one in parts if one.attr in own or not isinstance(one.ctx, ast.Load)]
         self.changed.update(*map(_with_attribute, parts))
+        # A module that is used as a value is not only its functions.
+        of_parts = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+        self.changed |= {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in of_parts}
         self.changed.add("code")  # a standard module
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
@@ -168,12 +172,19 @@ class _WithoutProgram(ast.NodeTransformer):
             return ast.copy_location(ast.Name(node.attr, node.ctx), node)
         return node
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.functions += 1
+        self.generic_visit(node)
+        self.functions -= 1
+        return node
+
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         self.generic_visit(node)
         one = node.value
         if isinstance(one, ast.Call) and ast.unparse(one.func) in _EXITS and len(one.args) == 1:
             one = one.args[0]
-        runs = isinstance(one, ast.Call) and ast.unparse(one.func) in _RUNNERS
+        # A function may run tests that are defined in it, and only there.
+        runs = not self.functions and isinstance(one, ast.Call) and ast.unparse(one.func) in _RUNNERS
         return ast.copy_location(ast.Pass(), node) if runs else node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:

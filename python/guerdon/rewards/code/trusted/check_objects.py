@@ -186,6 +186,8 @@ class ObjectUses:
                     asked = [one for op, one in zip(ops, others, strict=True) if isinstance(op, (ast.In, ast.NotIn))]
                 case ast.Call(func=ast.Attribute(attr="assertIn" | "assertNotIn"), args=[_, one, *_]):
                     asked = [one]
+                case ast.Call(func=ast.Attribute(attr="contains" | "countOf" | "indexOf"), args=[one, *_]):
+                    asked = [one]
                 case _:
                     continue
             for one in asked:
