@@ -180,7 +180,10 @@ def test_objects_of_a_class_of_data_are_data_where_tests_use_them_so(tested: Cod
         "try:\n    assert three() == 3\nexcept AssertionError:\n    exit()",
         "def test_a():\n    assert three() == 3\nthree()\nexit()",
         "import unittest\nthree()\nassert unittest.main(exit=False) and three() == 3",
-        "import unittest\ndef run():\n    class TestA(unittest.TestCase):\n        def test_a(self): assert three() == 3\n    three()\n    unittest.main()\nrun()",
+        (
+            "import unittest\ndef run():\n    class TestA(unittest.TestCase):\n        def test_a(self): assert three() == 3\n"
+            "    three()\n    unittest.main()\nrun()"
+        ),
         "import pytest\n@pytest.mark.skipif(three() != 3, reason='')\ndef test_a():\n    assert three() == 3",
         "import unittest\nclass TestA(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_a(self):\n        assert three() == 3",
     ],
