@@ -184,6 +184,10 @@ def test_objects_of_a_class_of_data_are_data_where_tests_use_them_so(tested: Cod
             "import unittest\ndef run():\n    class TestA(unittest.TestCase):\n        def test_a(self): assert three() == 3\n"
             "    three()\n    unittest.main()\nrun()"
         ),
+        (
+            "import unittest\nclass TestA(unittest.TestCase):\n    def check_a(self): assert three() == 3\n"
+            "three()\nunittest.main(defaultTest='TestA.check_a')"
+        ),
         "import pytest\n@pytest.mark.skipif(three() != 3, reason='')\ndef test_a():\n    assert three() == 3",
         "import unittest\nclass TestA(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_a(self):\n        assert three() == 3",
     ],

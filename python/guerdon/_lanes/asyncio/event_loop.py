@@ -183,7 +183,8 @@ class LoopThread:
         except RuntimeError:  # user code closed it
             return
         time.sleep(_STEP_S)
-        of_sample = any(spec.shape == "sample" for spec in self._specs.values() if spec.name == met[0])
+        specs = (spec for spec in self._specs.values() if spec.name == met[0])
+        of_sample = any(spec.shape == "sample" and spec.batch_size is None for spec in specs)
         if self._call_in_step() == met and not turned and self._blocking.is_to_name(*met, of_sample):
             found = self._user_code()
             if found is not None and found[0] == met[0]:

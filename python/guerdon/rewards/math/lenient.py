@@ -168,6 +168,7 @@ _SCALES: Final = {
     "billion": Fraction(10**9),
     "trillion": Fraction(10**12),
 }
+_FEW_WORDS: Final = 3
 _LONGEST_TEXT: Final = 20_000
 _MOST_DIGITS: Final = 5000
 _MOST_BITS: Final = 100_000
@@ -199,8 +200,11 @@ def answer_of(text: str, *, gold: bool) -> str | None:
     """
     text = _UNFINISHED.sub("", _THOUGHT.sub("", text))
     for begin, end in _TAGS:
-        inside, closed, after = text.rpartition(begin)[2].partition(end)
-        if begin in text and closed and inside.strip() and not boxed(after):
+        before, found_tag, inside = text.rpartition(begin)
+        inside, closed, after = inside.partition(end)
+        # A sentence may repeat what was in a box.
+        is_prose = len(inside.split()) > _FEW_WORDS and not _FORMULA.search(inside) and not boxed(inside)
+        if found_tag and closed and inside.strip() and not boxed(after) and not (is_prose and boxed(before)):
             text, gold = inside, not _FORMULA.search(inside)
     text = _without_ends(text)
     if found := [one for one in boxed(text) if one.strip()]:

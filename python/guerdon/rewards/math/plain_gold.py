@@ -19,6 +19,8 @@ _CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~
 # Two letters: "(A) or (B)"; and "(A) 5 or (B) 6", which may be "(D) neither (A) or (B)" too.
 _TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-HJ-Z]\b")
 _SEVERAL: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)")
+# Another choice with what it says: "… or (B) 6"; an initial has no number behind it.
+_HEDGED: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)\s+\S|[A-Z][.:]\s+[-\d\\$])")
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 # Slices of more nested ones would take long.
 _MOST_BOXES: Final = 100
@@ -85,7 +87,7 @@ def several_letters(text: str) -> bool:
 def _choice(answer: str) -> str | None:
     """The letter that an answer begins with; None where it names another one too."""
     if found := _MARKED.match(answer):
-        return None if _TWO.match(_unwrapped(answer)) else found[1]
+        return None if _TWO.match(_unwrapped(answer)) or _HEDGED.search(answer) else found[1]
     answer = _unwrapped(answer)
     found = _CHOICE.match(answer)
     return found[1] if found and not several_letters(answer) else None

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import re
 import typing
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -60,6 +61,8 @@ _EXITS: Final = ("exit", "quit", "sys.exit")
 # They are removed at the end of a script; elsewhere a value of the program may have led there.
 _ENDS: Final = frozenset(f"{name}({status})" for name in _EXITS for status in ("", "0"))
 _RUNNERS: Final = ("unittest.main", "pytest.main")
+# Options that choose no tests.
+_OF_RUNNERS: Final = frozenset(("argv", "exit", "verbosity"))
 
 
 @dataclass(frozen=True)
@@ -143,12 +146,10 @@ def _harness(tree: ast.Module, defined: Collection[str]) -> set[str]:
 
 
 class _WithoutProgram(ast.NodeTransformer):
-    """Imports of the program's own file are gone, but for names that they give its functions, and
-    so are runners of tests."""
+    """Imports of the program's own file are gone, but for names that they give its functions."""
 
     def __init__(self, tree: ast.Module, known: frozenset[str]) -> None:
         self.modules: set[str] = set()
-        self.functions = 0  # that enclose a node
         nodes = [one for one in ast.walk(tree) if not isinstance(one, (ast.Import, ast.ImportFrom))]
         self.changed = {name for one in nodes for name in _names_of(one)}
         own = self.changed | known | _GIVEN | {"check"}  # solution.add is not the add of the tests
@@ -172,21 +173,6 @@ class _WithoutProgram(ast.NodeTransformer):
             return ast.copy_location(ast.Name(node.attr, node.ctx), node)
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.functions += 1
-        self.generic_visit(node)
-        self.functions -= 1
-        return node
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        self.generic_visit(node)
-        one = node.value
-        if isinstance(one, ast.Call) and ast.unparse(one.func) in _EXITS and len(one.args) == 1:
-            one = one.args[0]
-        # A function may run tests that are defined in it, and only there.
-        runs = not self.functions and isinstance(one, ast.Call) and ast.unparse(one.func) in _RUNNERS
-        return ast.copy_location(ast.Pass(), node) if runs else node
-
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
         if node.module not in _PROGRAM:
             return node
@@ -202,11 +188,26 @@ def _parsed(text: str, known: frozenset[str] = frozenset()) -> ast.Module:
     try:
         tree: ast.Module = ast.parse(text, FILE)
         tree = _WithoutProgram(tree, known).visit(tree)
-        if tree.body and isinstance(tree.body[-1], ast.Expr) and ast.unparse(tree.body[-1]) in _ENDS:
+        last = tree.body[-1:]
+        while last and isinstance(last[0], ast.If) and ast.unparse(last[0].test) == "__name__ == '__main__'":
+            last = last[0].body if len(last[0].body) == 1 and not last[0].orelse else []
+        if last and isinstance(last[0], ast.Expr) and _ends(last[0].value, tree):
             del tree.body[-1]
         return ast.fix_missing_locations(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"check is no Python code: {error}") from None
+
+
+def _ends(node: ast.expr, tree: ast.Module) -> bool:
+    """True if the last statement of a script just runs its tests, or exits."""
+    if ast.unparse(node) in _ENDS:
+        return True
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in _EXITS and len(node.args) == 1:
+        node = node.args[0]
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in _RUNNERS:
+        return False
+    chosen = re.search(r"'-[km]|::", ast.unparse(node)) or {one.arg for one in node.keywords} - _OF_RUNNERS
+    return not chosen and "load_tests" not in _defined(tree)
 
 
 def _defaults(arguments: ast.arguments) -> list[ast.expr]:
