@@ -202,7 +202,7 @@ def answer_of(text: str, *, gold: bool) -> str | None:
     for begin, end in _TAGS:
         before, found_tag, inside = text.rpartition(begin)
         inside, closed, after = inside.partition(end)
-        # A sentence may repeat what was in a box.
+        # A sentence may repeat the number of a box.
         is_prose = len(inside.split()) > _FEW_WORDS and not _FORMULA.search(inside) and not boxed(inside)
         if found_tag and closed and inside.strip() and not boxed(after) and not (is_prose and boxed(before)):
             text, gold = inside, not _FORMULA.search(inside)

@@ -19,7 +19,7 @@ _CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~
 # Two letters: "(A) or (B)"; and "(A) 5 or (B) 6", which may be "(D) neither (A) or (B)" too.
 _TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-HJ-Z]\b")
 _SEVERAL: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)")
-# Another choice with what it says: "… or (B) 6"; an initial has no number behind it.
+# Another choice with its text: "… or (B) 6"; an initial has no number behind it.
 _HEDGED: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)\s+\S|[A-Z][.:]\s+[-\d\\$])")
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 # Slices of more nested ones would take long.

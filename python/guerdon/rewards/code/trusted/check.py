@@ -128,8 +128,10 @@ class Program:
         return Exchange(self, self.classes, origin).received(value)
 
     def end(self) -> None:
-        """Answers no thread of the tests any more: the next program has the same channel. A call that
-        goes on ends with the program."""
+        """Answers no thread of the tests any more: the next program has the same channel.
+
+        A call that goes on ends with the program.
+        """
         free = self._one.acquire(timeout=0.2)
         self.lost = self.lost or DataError("check calls the program after its tests ended")
         if free:
