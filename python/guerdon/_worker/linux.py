@@ -29,8 +29,7 @@ def adopt_orphans() -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     except OSError as error:  # an emulator such as qemu-user lacks it
         print(
-            f"PR_SET_CHILD_SUBREAPER: {error.strerror}. Processes that reward functions leave behind end with the engine, "
-            "not with their call.",
+            f"PR_SET_CHILD_SUBREAPER: {error.strerror}. Processes that reward functions leave behind may outlive the engine.",
             file=sys.stderr,
             flush=True,
         )

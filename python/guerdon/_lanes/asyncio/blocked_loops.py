@@ -77,8 +77,11 @@ class BlockingWarnings:
         return name in self._named
 
     def is_to_name(self, name: str, call: tuple[int, int], of_sample: bool) -> bool:
-        """Counts a call that was met in a long step; returns whether to warn of its function. One
-        that is not `of_sample` may be alone on its loop: four of a second are needed then."""
+        """Counts a call that was met in a long step; returns whether to warn of its function.
+
+        A call that is not `of_sample` may be alone on its loop. Only the steps of one second count
+        for it.
+        """
         met = self._met.setdefault(name, deque(maxlen=max(_STEPS)))
         met.append(_LongStep(time.monotonic(), call, _queued_s(self._thread)))
         return any(

@@ -9,15 +9,16 @@ import logging
 import re
 from typing import Final
 
-__all__ = ["boxed", "plain_score", "same_words", "several_letters", "unsigned", "warn_unread"]
+__all__ = ["boxed", "plain_score", "same_words", "unsigned", "warn_unread"]
 
 _WRAPPED: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
 _WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
 # Letters as in "(C) Paris", "C. Paris"; and as in "Option C".
 _MARKED: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
 _CHOICE: Final = re.compile(r"(?:option |choice )?\(?([A-Za-z])(?:[).:](?:[\s\\~]|$)|$)", re.IGNORECASE)
-# Two letters: "(A) or (B)"; and "(A) 5 or (B) 6", which may be "(D) neither (A) or (B)" too.
+# Two letters: "(A) or (B)".
 _TWO: Final = re.compile(r"\(?[A-Z][).:]?\s*(?:or\b|and\b|[,/&])\s*\(?[A-HJ-Z]\b")
+# A letter behind others: "5 or (B)".
 _SEVERAL: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)|[A-Z][.:])(?:\s|$)")
 # Another choice with its text: "… or (B) 6"; an initial has no number behind it.
 _HEDGED: Final = re.compile(r"(?:\bor\b|\band\b|[,/&])\s*(?:\([A-Z]\)\s+\S|[A-Z][.:]\s+[-\d\\$])")
@@ -79,7 +80,7 @@ def _words(text: str) -> str | None:
     return text if _WORDS.fullmatch(text) else None
 
 
-def several_letters(text: str) -> bool:
+def _several_letters(text: str) -> bool:
     """Returns whether a text may name more than one choice."""
     return bool(_TWO.match(text) or _SEVERAL.search(text))
 
@@ -90,7 +91,7 @@ def _choice(answer: str) -> str | None:
         return None if _TWO.match(_unwrapped(answer)) or _HEDGED.search(answer) else found[1]
     answer = _unwrapped(answer)
     found = _CHOICE.match(answer)
-    return found[1] if found and not several_letters(answer) else None
+    return found[1] if found and not _several_letters(answer) else None
 
 
 def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:

@@ -1,5 +1,5 @@
 //! Warnings to users about a limit's endpoint; each comes once until its condition is
-//! over, those about throttling once.
+//! over. Those about throttling come once in all.
 
 use std::time::Duration;
 
