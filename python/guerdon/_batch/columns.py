@@ -73,7 +73,7 @@ def collect(
     Args:
         columns: Dataset columns by name, and what a trainer adds to them: ``environments``,
             ``trainer_state``. Recorders are left out.
-        singles: Whether a value that is no list may stand for every sample, as some trainers pass;
+        singles: Whether a single value may stand for every sample, as some trainers pass;
             else it is refused.
 
     Raises:

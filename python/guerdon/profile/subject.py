@@ -98,8 +98,8 @@ class Subject:
         probes: In place of the package's, see `guerdon.profile.probes.load_probes`.
 
     Raises:
-        RegistrationError: It is no reward function.
-        DataError: There are no rows, or they are no mappings.
+        RegistrationError: It is not a reward function.
+        DataError: There are no rows, or they are not mappings.
 
     Examples:
         >>> from guerdon import reward

@@ -1,5 +1,5 @@
-"""Warnings about code that blocks an event loop: for half a second, or for milliseconds or
-longer in each call.
+"""Warnings about code that blocks an event loop: once for half a second, or for milliseconds in
+each call.
 
 The code is found on the loop's thread, or reported by the engine after the block. Only user code
 is named: not frames of the loop or of Guerdon, nor a thread that just waits.
@@ -51,7 +51,7 @@ class BlockingWarnings:
     """The warnings of one loop.
 
     Args:
-        thread: The loop's, as the operating system calls it.
+        thread: The loop's thread, by its id in the operating system.
     """
 
     def __init__(self, thread: int) -> None:
@@ -61,7 +61,7 @@ class BlockingWarnings:
         self._met: dict[str, deque[_LongStep]] = {}
 
     def now(self, who: str | None, where: FrameType) -> None:
-        """This frame blocks its loop; `who` is the reward function, None: something else."""
+        """Warns that a frame blocks its loop; `who` is the reward function, or None."""
         if who is not None:
             self._named.add(who)
         whose = "a task or callback" if who is None else f"reward function {who!r}"
@@ -89,7 +89,7 @@ class BlockingWarnings:
         )
 
     def steps(self, name: str, where: FrameType) -> None:
-        """This frame is in one of the long steps of this function."""
+        """Warns about a function with many long steps; the frame is in one of them."""
         self._named.add(name)
         place = where.f_code.co_filename, where.f_lineno
         self._warn(
@@ -100,7 +100,8 @@ class BlockingWarnings:
         )
 
     def over(self, spec: FunctionSpec) -> None:
-        """A call of this function ended a block that nobody could inspect."""
+        """Warns about a block that ended with a call of this function, before it could be
+        inspected."""
         if spec.name in self._named:
             return
         self._named.add(spec.name)

@@ -33,7 +33,7 @@ _LONGEST: Final = (1 << 32) - 1
 
 
 class EncodingError(ValueError):
-    """A value that can't be sent, or bytes that are none."""
+    """A value that can't be sent, or bytes that `encode` did not make."""
 
 
 class BoundError(EncodingError):
@@ -92,10 +92,10 @@ def encode(value: object, limit: int = _LONGEST, *, opaque: Callable[[Any], int]
     """`value` as bytes.
 
     Args:
-        opaque: Numbers what is no data, which becomes an `Opaque`; without it that is refused.
+        opaque: Numbers what is not data, which becomes an `Opaque`; without it that is refused.
 
     Raises:
-        EncodingError: It is nested too deeply, takes more than `limit` bytes, or is no data.
+        EncodingError: It is nested too deeply, takes more than `limit` bytes, or is not data.
     """
     out = bytearray()
     bounds = _Bounds(min(limit, _LONGEST), opaque)

@@ -34,7 +34,7 @@ class OutputJudge(Judge):
             used: Seconds that earlier outputs of its program took.
 
         Raises:
-            ZygoteLostError: There is no process for it, which is no fault of the program.
+            ZygoteLostError: There is no process for it, which is not the program's fault.
         """
         how = f"did not end within {_WITHIN_S:g} s"
         for _ in range(2):

@@ -68,7 +68,7 @@ def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "ca
     """The cases of a row, at least one.
 
     Raises:
-        DataError: It holds no cases, or what is none.
+        DataError: It holds no cases, or something else.
     """
     try:
         value = _plain(value)

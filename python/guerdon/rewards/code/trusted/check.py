@@ -295,7 +295,7 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
 
 def _fault(error: BaseException, program: Program, text: str | None) -> str:
     """Returns the reason why the program failed the tests, from their exception; raises it where it
-    is no fault of the program."""
+    is not the fault of the program."""
     if isinstance(error, DataError) or error is program.lost:
         raise error
     if program.calls == 0 and not isinstance(error, CandidateError):

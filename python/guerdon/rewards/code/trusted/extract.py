@@ -45,7 +45,7 @@ _OTHER_NAMES: Final = (
     "stdout swift tests tex text toml ts tsx txt typescript vb verilog xml yaml yml zig zsh"
 )
 _OTHERS: Final = frozenset(_OTHER_NAMES.split())
-# Words that read input, in the languages that are known.
+# Words that read input, in all supported languages.
 _READS: Final = re.compile(r"\b(?:raw_)?input\b|stdin|open\(0|read\(0|\bmain\s*\(|readline|fileinput|readFileSync")
 # Spaces from which on a block is inside the program's text, as in a docstring.
 _DEEPER: Final = 4
@@ -116,7 +116,7 @@ def extract_program(
         how: Which block; ``"whole"`` for all of the text where it has no block, or a function that
             finds the program.
         tags: Of the language, in lower case. Where no block has one of them, blocks without a tag
-            are taken for it, or else those whose tag is no language.
+            are taken for it, or else those whose tag is not a language.
         wanted: Names of which the block defines most, or else reads input.
     """
     if callable(how):

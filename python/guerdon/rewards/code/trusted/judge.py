@@ -121,8 +121,8 @@ class Judge(StatefulReward):
         self._owner = 0
 
     def _without_end(self, row: Mapping[str, Any], how: str) -> Judgement | None:
-        """The judgement on a program whose judge did not give one; None where that is no fault of
-        it."""
+        """Returns the judgement on a program whose judge ended without one; None if the program is
+        not to blame."""
         last = self._state
         share = last.passed / last.cases if last.cases and self.judging.rules.score == "share" else 0.0
         case = f"case {last.place}: " if last.place >= 0 else ""

@@ -1,6 +1,6 @@
 """`CodeScorer` judges completions in this process: the one of `judge`.
 
-- A program that fails is 0.0 with a reason; what is no fault of it raises, and is NaN.
+- A program that fails is 0.0 with a reason; a fault elsewhere raises, and is NaN.
 - Its settings, a `Judging`, pickle.
 """
 

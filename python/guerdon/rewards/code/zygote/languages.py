@@ -132,7 +132,7 @@ def language_of(
     """The language that was asked for.
 
     Raises:
-        RegistrationError: It is none that is known, or a command is wrong.
+        RegistrationError: It is unknown, or a command is wrong.
     """
     if not isinstance(name, str) or not name:
         raise wrong(reward, "language", name, "the name of a language")
