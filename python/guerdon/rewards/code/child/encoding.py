@@ -44,8 +44,8 @@ class Opaque:
     """Replaces a value that is not data, an object of a program's own class say.
 
     Attributes:
-        guerdon_kind: What the program called its type.
-        guerdon_number: By which the program's process has it; -1 where it does not.
+        guerdon_kind: The name of its type in the program.
+        guerdon_number: Its number in the program's process; -1 if it has none there.
     """
 
     __slots__ = ("guerdon_kind", "guerdon_number")
@@ -215,7 +215,7 @@ def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds:
         _write(item, out, bounds, depth + 1)
 
 
-# A bool is an int: what comes first is asked first.
+# A bool is an int: the first type that fits counts.
 _WRITERS: Final[dict[type, _Writer]] = {
     type(None): lambda _value, out, *_: out.extend(b"N"),
     bool: lambda value, out, *_: out.extend(b"T" if value else b"F"),

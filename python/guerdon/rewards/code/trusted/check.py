@@ -77,7 +77,7 @@ class Program:
         calls: How many were made.
         asked: How often anything was asked of it.
         stopped: Why the program can't go on; "" while it can.
-        lost: Why no program can be called any more, by no fault of it; None while it can.
+        lost: Why no program can be called any more, through a fault elsewhere; None while one can.
     """
 
     def __init__(self, call: Caller) -> None:
@@ -105,7 +105,7 @@ class Program:
         return self.stopped or found
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
-        """Call a function; with `in_place` its arguments are then as it left them."""
+        """Calls a function; with `in_place`, its changes of the arguments are kept."""
         exchange = Exchange(self, self.classes, MADE if name in self.makers else RETURNED)
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
@@ -117,7 +117,7 @@ class Program:
         return value
 
     def ask(self, act: str, args: list[Any]) -> Any:
-        """Do something with an object of the program."""
+        """Performs an act on an object of the program."""
         value = self._asked(f"#{act}", args, {})
         if act in ("new", "keep", "part") and isinstance(value, Opaque):
             return Handle("", value.guerdon_number, self)

@@ -147,7 +147,8 @@ def _in_blocks(text: str, how: str, tags: Collection[str], wanted: Wanted) -> tu
 
 
 def _by_function(how: Callable[[str], str | None], text: str) -> tuple[str | None, str]:
-    """A completion that the function can't take is wrong: it has no say in whether it is judged."""
+    """Finds the program by a user's function. A completion on which it raises is wrong: a
+    completion must not decide whether it is judged."""
     try:
         found = how(text)
     except (Exception, SystemExit) as error:
@@ -158,8 +159,8 @@ def _by_function(how: Callable[[str], str | None], text: str) -> tuple[str | Non
 
 
 def _own(blocks: list[Block], tags: Collection[str]) -> list[Block]:
-    """Those of the language, or else those without a tag: what a program prints is often shown
-    behind it in such a one."""
+    """Returns the blocks of the language, or else those without a tag: a program's output is often
+    shown behind it in such a block."""
     kinds: tuple[list[Block], ...] = [], [], []
     for block in blocks:
         names = {block.tag, block.tag.rstrip("0123456789")}

@@ -1,4 +1,4 @@
-"""Languages of programs: how their files are called, compiled and run.
+"""Languages of programs: names of their files, and commands to compile and run them.
 
 - A command is a list of texts, without a shell; ``{file}`` is the program's file and ``{out}`` what
   a compiler makes of it.
