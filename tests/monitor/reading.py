@@ -46,6 +46,12 @@ def address(dispatcher: Dispatcher) -> str:
     return str(dispatcher.stats()["metrics_address"])
 
 
+def connection_to(there: str) -> socket.socket:
+    """A connection to an address with a port."""
+    host, port = there.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
 def text(dispatcher: Dispatcher, **headers: str) -> str:
     status, _, body = get(http.client.HTTPConnection(address(dispatcher), timeout=60), "/metrics", headers)
     assert status == 200, body

@@ -36,18 +36,6 @@ def strict(text: str) -> float:
 
 
 @pytest.fixture
-def reader() -> InMemoryMetricReader:
-    return InMemoryMetricReader()
-
-
-@pytest.fixture
-def meters(reader: InMemoryMetricReader) -> Iterator[MeterProvider]:
-    provider = MeterProvider([reader])
-    yield provider
-    provider.shutdown()
-
-
-@pytest.fixture
 def exporter() -> InMemoryLogRecordExporter:
     return InMemoryLogRecordExporter()
 
@@ -79,13 +67,16 @@ def events(exporter: InMemoryLogRecordExporter) -> list[dict[str, Any]]:
     return [dict(record.attributes or {}) for record in records]
 
 
-def test_metrics_are_those_of_prometheus(reader: InMemoryMetricReader, meters: MeterProvider) -> None:
+def test_metrics_are_those_of_prometheus() -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
     with Dispatcher([scripted, strict], metrics_port=0) as dispatcher:
         otel.instrument(dispatcher, meter_provider=meters, events="none")
         assert points(reader) == {}  # nothing runs yet
         dispatcher.score(completions=["a", "none", "error", "bcd"], num_generations=2)
         found = points(reader)
         theirs = reading.series(reading.families(reading.text(dispatcher)))
+    meters.shutdown()
     assert found["guerdon.calls"][("function", "scripted"), ("rank", "0"), ("status", "ok")] == 2
     assert found["guerdon.calls"][("function", "strict"), ("rank", "0"), ("status", "error")] == 1
     assert found["guerdon.call_run.count"][("function", "strict"), ("rank", "0")] == 4

@@ -8,14 +8,12 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +22,7 @@ from guerdon import Dispatcher, Limit, Status, reward
 from guerdon._system import socket_folders
 from tests.clock import eventually
 from tests.monitor import reading
-from tests.processes import started_python
+from tests.processes import run_python, started_python
 
 
 @reward(lane="thread")
@@ -118,45 +116,17 @@ def test_outcomes_count_before_their_group_is_complete() -> None:
     assert np.count_nonzero(result.status == Status.OK) == 3
 
 
-def test_stacks_of_threads_are_there_too() -> None:
-    begun, go = threading.Event(), threading.Event()
+def test_stacks_of_threads_and_loops_are_read_of_the_calls_that_take_longest() -> None:
+    begun, go = threading.Semaphore(0), threading.Event()
 
-    @reward(lane="thread", name="waits")
+    @reward(lane="thread", name="waits", limit=Limit(concurrency=30))
     def waits(text: str) -> float:
-        begun.set()
+        begun.release()
         go.wait(250)
         return 1.0
 
-    with Dispatcher([waits]) as dispatcher:
-        pending = dispatcher.submit(completions=["a"])
-        assert begun.wait(60)
-        call = shown_with_stack(dispatcher)
-        assert call["function"] == "waits"
-        assert call["stack"].splitlines()[0].endswith(", in waits")
-        assert f'File "{__file__}"' in call["stack"]
-        (unasked,) = reading.state(dispatcher, "?stacks=0")["in_flight"]
-        assert (unasked["stack"], unasked["no_stack"]) == (None, "not asked for")
-        go.set()
-        pending.result()
-
-
-def shown_with_stack(dispatcher: Dispatcher) -> dict[str, Any]:
-    """The one call in flight: the machine may be too busy for a stack at the first look."""
-    for _ in range(200):
-        (call,) = reading.state(dispatcher)["in_flight"]
-        if call["stack"]:
-            break
-        assert call["no_stack"] == "Python did not answer in time"
-        time.sleep(0.1)
-    found: dict[str, Any] = call
-    return found
-
-
-def test_stacks_of_calls_on_loops_are_there_too() -> None:
-    begun = threading.Event()
-
     async def deep() -> None:
-        begun.set()
+        begun.release()
         await asyncio.sleep(250)
 
     @reward(name="awaits")
@@ -164,35 +134,28 @@ def test_stacks_of_calls_on_loops_are_there_too() -> None:
         await deep()
         return 1.0
 
-    with Dispatcher([awaits]) as dispatcher:
-        pending = dispatcher.submit(completions=["a"])
-        assert begun.wait(60)
-        lines = shown_with_stack(dispatcher)["stack"].splitlines()
-        assert [line.rpartition(", in ")[2] for line in lines[:2]] == ["awaits", "deep"]
-        pending.cancel()
-
-
-def test_stacks_are_read_of_the_calls_that_take_longest() -> None:
-    go = threading.Event()
-
-    @reward(lane="thread", name="waits", limit=Limit(concurrency=30))
-    def waits(text: str) -> float:
-        go.wait(250)
-        return 1.0
-
-    with Dispatcher([waits]) as dispatcher:
-        pending = dispatcher.submit(completions=["a"] * 30)
-        until = time.monotonic() + 60
-        while reading.state(dispatcher, "?stacks=0")["calls_in_flight"] < 30 and time.monotonic() < until:
-            time.sleep(0.05)
-        while True:  # the machine may be too busy for all stacks at the first look
-            calls = reading.state(dispatcher)["in_flight"]
-            if all(call["stack"] for call in calls) or time.monotonic() > until:
-                break
-        assert len(calls) == 20
-        assert all(", in waits" in call["stack"] for call in calls)
-        go.set()
-        pending.result()
+    for function, calls in ((waits, 30), (awaits, 1)):
+        with Dispatcher([function]) as dispatcher:
+            pending = dispatcher.submit(completions=["a"] * calls)
+            assert all(begun.acquire(timeout=60) for _ in range(calls))
+            for _ in range(200):  # the machine may be too busy for a stack at the first look
+                shown = reading.state(dispatcher)["in_flight"]
+                without = {call["no_stack"] for call in shown if not call["stack"]}
+                if not without:
+                    break
+                assert without == {"Python did not answer in time"}
+                time.sleep(0.1)
+            assert len(shown) == min(calls, 20)
+            for call in shown:
+                assert call["function"] == function.spec.name
+                lines = call["stack"].splitlines()
+                assert f'File "{__file__}"' in call["stack"]
+                assert lines[0].endswith(f", in {call['function']}")
+                assert function is waits or lines[1].endswith(", in deep")
+            unasked = reading.state(dispatcher, "?stacks=0")["in_flight"]
+            assert {(call["stack"], call["no_stack"]) for call in unasked} == {(None, "not asked for")}
+            go.set()
+            pending.cancel()
 
 
 _STUCK = """
@@ -233,7 +196,10 @@ def test_a_stuck_interpreter_has_no_stacks_but_calls() -> None:
         assert without == 3
 
 
-def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(runtime: Path) -> None:
+def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metrics are there too, and it can be switched off."""
     with Dispatcher([length]) as dispatcher:
         dispatcher.score(completions=["a"])
         path = Path(dispatcher.stats()["state_socket"])
@@ -243,7 +209,19 @@ def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(r
         with Dispatcher([length]) as other:
             other.score(completions=["a"])
             assert other.stats()["state_socket"] != str(path)
+            reading.state(other)
+            other.score(completions=["a"])
+            status, _, metrics = reading.get(reading.UnixConnection(other.stats()["state_socket"]), "/metrics")
+        assert status == 200
+        counted = reading.series(reading.families(metrics))
+        assert reading.value(counted, "guerdon_calls_total", function="length", status="ok") == 1
     assert list(runtime.iterdir()) == []
+    runtime.rmdir()
+    monkeypatch.setenv("GUERDON_TOP", "0")
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        assert dispatcher.stats()["state_socket"] == "none: switched off by GUERDON_TOP=0"
+    assert not runtime.exists()
 
 
 @pytest.mark.fault(
@@ -310,26 +288,6 @@ def test_a_path_too_long_is_no_socket(runtime: Path, monkeypatch: pytest.MonkeyP
         assert "too long" in dispatcher.stats()["state_socket"]
 
 
-def test_it_can_be_switched_off(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GUERDON_TOP", "0")
-    with Dispatcher([length]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        assert dispatcher.stats()["state_socket"] == "none: switched off by GUERDON_TOP=0"
-    assert not runtime.exists()
-
-
-def test_the_metrics_are_on_the_socket_too() -> None:
-    with Dispatcher([length]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        reading.state(dispatcher)
-        dispatcher.score(completions=["a"])
-        path = dispatcher.stats()["state_socket"]
-        status, _, body = reading.get(reading.UnixConnection(path), "/metrics")
-        assert status == 200
-        found = reading.series(reading.families(body))
-        assert reading.value(found, "guerdon_calls_total", function="length", status="ok") == 1
-
-
 @pytest.mark.fault(
     "another user connects to the socket of the live state",
     sees="no answer",
@@ -344,8 +302,7 @@ def test_another_user_is_turned_away(runtime: Path) -> None:
         runtime.chmod(0o755)
         runtime.parent.chmod(0o755)
         os.chmod(path, 0o777)
-        child = subprocess.run([sys.executable, "-c", _STRANGER, path], capture_output=True, text=True, timeout=100)
-        assert child.stdout.strip() == "b''", child.stderr
+        assert run_python(_STRANGER, path).stdout.strip() == "b''"
 
 
 _STRANGER = """
