@@ -3,11 +3,11 @@ module."""
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
+
+from tests.processes import descriptors
 
 
 def obey(completion: str) -> float:
@@ -24,13 +24,6 @@ def obey(completion: str) -> float:
         while True:  # each comparison alone takes longer than a step of it can be interrupted
             sympy.simplify(sum(sympy.sin(x * n) ** n for n in range(2, 60)) - 1).equals(0)
     return float(rest)
-
-
-def spin(completion: str) -> dict[str, float]:
-    until = time.monotonic() + float(completion)
-    while time.monotonic() < until:
-        pass
-    return {"score": 1.0, "pid": os.getpid()}
 
 
 def square(number: int) -> int:
@@ -77,9 +70,5 @@ def environment(completion: str) -> dict[str, Any]:
         "stdin": sys.stdin.read(),
         "worker_modules": [name for name in sys.path if name.endswith("_worker")],
         "guerdon": "guerdon" in sys.modules,
-        "fds": sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in _fds()),
+        "fds": sorted(descriptors().values()),
     }
-
-
-def _fds() -> list[str]:
-    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]

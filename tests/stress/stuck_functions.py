@@ -24,8 +24,6 @@ def stand(completion: str) -> float:
         _rest(float(rest))
     if verb == "gil":
         hold_gil()
-    if verb == "deaf":
-        _swallow()
     if verb == "block":
         signal.pthread_sigmask(signal.SIG_SETMASK, range(1, signal.NSIG))
         hold_gil()
@@ -45,14 +43,6 @@ def _rest(seconds: float) -> None:
 def hold_gil() -> int:
     """Computes in C, which never looks at signals."""
     return sum(range(10**13))
-
-
-def _swallow() -> None:
-    while True:
-        try:
-            time.sleep(60)
-        except BaseException:
-            continue
 
 
 def own_all_signals(note: Path) -> None:
