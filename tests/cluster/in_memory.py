@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+
+import pytest
 
 import guerdon
 from guerdon._engine.handle import EngineHandle
@@ -103,3 +106,12 @@ class ClusterDispatcher:
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         self.dispatcher.close()
+
+
+def errors(capfd: pytest.CaptureFixture[str], enough: Callable[[str], bool]) -> str:
+    """What was printed to standard error until there was enough; agents print a moment later."""
+    err, end = "", time.monotonic() + 60
+    while not enough(err) and time.monotonic() < end:
+        time.sleep(0.01)
+        err += capfd.readouterr().err
+    return err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from guerdon._lanes.remote.snapshots import nodes_of
 from tests.clock import eventually
 from tests.cluster import any_functions as functions
 from tests.cluster.functions import slow as process_slow
-from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster
+from tests.cluster.functions import sometimes_hangs as process_hangs
+from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster, errors
 from tests.monitor import reading
 from tests.monitor.reading import value
 
@@ -83,7 +85,7 @@ def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node
         found = reading.series(reading.families(reading.text(dispatcher)))
         assert value(found, "guerdon_node_calls_total", node="a") >= 8
         assert value(found, "guerdon_node_abandoned_threads", node="a") >= 1
-        err = _errors(capfd, "ignores its cancellation")
+        err = errors(capfd, lambda err: "ignores its cancellation" in err)
     assert "Node 'a': reward function 'sometimes_hangs' ran past its timeout of 2 s" in err, err
     assert "Node 'a': reward function 'ignores_its_end' ignores its cancellation" in err, err
 
@@ -95,17 +97,31 @@ def _again(dispatcher: guerdon.Dispatcher) -> bool:
 
 
 def test_a_dump_shows_the_node_and_where_a_call_stands(leave: Any) -> None:
-    both: list[Any] = [functions.waits_for_leave, functions.awaits_leave]
-    with ClusterDispatcher(both, InMemoryCluster(1)) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"], completions=["a"], num_generations=1)
-        eventually(lambda: len([call for call in dispatcher.dump() if call.stack]) == 2)
-        shown = sorted((call.function, call.worker, call.lane) for call in dispatcher.dump())
-        text = str(dispatcher.dump())
+    three: list[Any] = [functions.waits_for_leave, functions.awaits_leave, process_hangs]
+    with ClusterDispatcher(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"], completions=["hang"], num_generations=1)
+        # The stack of the one in a worker is of the call, not of what comes before it.
+        places = ("leave.wait(200)", "asyncio.sleep(0.01)", "time.sleep(60)")
+        dumps: list[guerdon.Dump] = []
+
+        def is_shown() -> bool:
+            dumps.append(dispatcher.dump())
+            return all(place in str(dumps[-1]) for place in places)
+
+        eventually(is_shown)
+        dump = dumps[-1]
         leave.set()
-        pending.result(timeout=60)
-    assert shown == [("awaits_leave", "node a", "asyncio"), ("waits_for_leave", "node a", "thread")]
-    assert "leave.wait(200)" in text
-    assert "asyncio.sleep(0.01)" in text
+        pending.cancel()
+    assert sorted((call.function, call.worker, call.lane) for call in dump) == [
+        ("awaits_leave", "node a", "asyncio"),
+        ("sometimes_hangs", "node a", "process"),
+        ("waits_for_leave", "node a", "thread"),
+    ]
+    (stack,) = (call.stack for call in dump if call.lane == "process")
+    assert f'File "{sys.modules[process_hangs.__wrapped__.__module__].__file__}", line ' in (stack or ""), dump
+    assert "in 'node a' (process)" in str(dump)
+    assert dump.nodes.keys() == {"a"}
+    assert re.search(r"^node a: ready, has 3 calls of this dispatcher$", str(dump), re.MULTILINE), dump
 
 
 @pytest.mark.fault(
@@ -216,11 +232,3 @@ def test_process_bound_functions_are_refused() -> None:
     two = guerdon.reward(functions.loop_extra.__wrapped__, name="two", loop="shared")
     with pytest.raises(RegistrationError, match="share the event loop 'shared'"):
         guerdon.Dispatcher([one, two])
-
-
-def _errors(capfd: pytest.CaptureFixture[str], until: str) -> str:
-    err, end = "", time.monotonic() + 60
-    while until not in err and time.monotonic() < end:
-        time.sleep(0.01)
-        err += capfd.readouterr().err
-    return err
