@@ -139,9 +139,7 @@ def test_one_that_goes_on_failing_is_reported_once(ray: FakeRay, warned: list[st
     assert len(warned) == 1
 
 
-def test_one_whose_functions_can_not_run_any_more_is_not_tried_again(
-    ray: FakeRay, warned: list[str], started: Running
-) -> None:
+def test_one_whose_functions_can_not_run_any_more_is_not_tried_again(ray: FakeRay, started: Running) -> None:
     fails(ray, "a-id", RayTaskError(RegistrationError("no module named 'judge'")), for_ever=True)
     started.engine.links[0].lost("a broken connection")
     eventually(lambda: ray.left() == [])

@@ -1,4 +1,5 @@
-"""Clients of a dispatcher's monitor: its metrics over TCP, its live state over the Unix socket."""
+"""Clients of a dispatcher's monitor: its metrics over TCP, its live state over the Unix socket; and
+a function to look at."""
 
 from __future__ import annotations
 
@@ -12,9 +13,17 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from guerdon import Dispatcher
+from guerdon import Dispatcher, reward
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@reward(lane="thread")
+def scripted(text: str) -> float | None:
+    """Does what its sample says; others have their length."""
+    if text == "error":
+        raise ValueError("no such answer")
+    return None if text == "none" else float(len(text))
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -21,17 +21,10 @@ from guerdon import Dispatcher, Status, group_reward, reward
 from guerdon._native import metric_families
 from tests.http.server import serving
 from tests.monitor import reading
-from tests.monitor.reading import connection_to, value
+from tests.monitor.reading import connection_to, scripted, value
 from tests.processes import started_python
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
-
-
-@reward(lane="thread")
-def scripted(text: str) -> float | None:
-    if text == "error":
-        raise ValueError(text)
-    return None if text == "none" else float(len(text))
 
 
 @reward(timeout=0.05)

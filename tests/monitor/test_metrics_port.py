@@ -11,13 +11,8 @@ import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, reward
 from tests.monitor import reading
-from tests.monitor.reading import value
+from tests.monitor.reading import scripted, value
 from tests.processes import descriptors, started_python
-
-
-@reward(lane="thread")
-def scripted(text: str) -> float | None:
-    return float(len(text))
 
 
 @reward

@@ -22,12 +22,8 @@ from guerdon import Dispatcher, Limit, Status, reward
 from guerdon._system import socket_folders
 from tests.clock import eventually
 from tests.monitor import reading
+from tests.monitor.reading import scripted
 from tests.processes import run_python, started_python
-
-
-@reward(lane="thread")
-def length(text: str) -> float | None:
-    return None if text == "none" else float(len(text))
 
 
 @reward
@@ -46,7 +42,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_counts_begin_with_the_first_look_and_calls_in_flight_have_stacks() -> None:
-    with Dispatcher([length, sleeps], workers=1, metrics_port=None) as dispatcher:
+    with Dispatcher([scripted, sleeps], workers=1, metrics_port=None) as dispatcher:
         dispatcher.score(completions=["0"] * 4)
         first = reading.state(dispatcher)
         # nobody had asked before
@@ -69,7 +65,7 @@ def test_counts_begin_with_the_first_look_and_calls_in_flight_have_stacks() -> N
         assert worker["rss_bytes"] > 1 << 20
         assert worker["pid"] in dispatcher.worker_pids()
         names = {one["name"]: one for one in now["functions"]}
-        assert names["length"]["lane"] == "thread"
+        assert names["scripted"]["lane"] == "thread"
         # the first one ends with its frame, or sooner
         assert names["sleeps"]["open_cells"] in (2, 3)
         assert now["stats"]["open_batches"] == 1
@@ -200,13 +196,13 @@ def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(
     runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The metrics are there too, and it can be switched off."""
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         path = Path(dispatcher.stats()["state_socket"])
         assert path.parent == runtime
         assert path.name.startswith(f"{os.getpid()}-")
         assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
-        with Dispatcher([length]) as other:
+        with Dispatcher([scripted]) as other:
             other.score(completions=["a"])
             assert other.stats()["state_socket"] != str(path)
             reading.state(other)
@@ -214,11 +210,11 @@ def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(
             status, _, metrics = reading.get(reading.UnixConnection(other.stats()["state_socket"]), "/metrics")
         assert status == 200
         counted = reading.series(reading.families(metrics))
-        assert reading.value(counted, "guerdon_calls_total", function="length", status="ok") == 1
+        assert reading.value(counted, "guerdon_calls_total", function="scripted", status="ok") == 1
     assert list(runtime.iterdir()) == []
     runtime.rmdir()
     monkeypatch.setenv("GUERDON_TOP", "0")
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         assert dispatcher.stats()["state_socket"] == "none: switched off by GUERDON_TOP=0"
     assert not runtime.exists()
@@ -231,11 +227,11 @@ def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(
 def test_sockets_of_dead_processes_are_removed(runtime: Path) -> None:
     with started_python(_TRAINER, says="", stdin=subprocess.PIPE):
         (left,) = runtime.iterdir()
-        with Dispatcher([length]) as dispatcher:
+        with Dispatcher([scripted]) as dispatcher:
             dispatcher.score(completions=["a"])
             assert left.exists()  # its process lives
     assert left.exists()
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         assert not left.exists()
 
@@ -267,11 +263,11 @@ def test_a_folder_that_will_not_do_is_passed_over(runtime: Path, monkeypatch: py
         runtime.chmod(0o755)
     own = runtime.parent / "own"
     monkeypatch.setattr(socket_folders, "folders", lambda environ: [runtime, own])
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
         assert Path(dispatcher.stats()["state_socket"]).parent == own
     monkeypatch.setattr(socket_folders, "folders", lambda environ: [runtime])
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
         assert dispatcher.stats()["state_socket"].startswith("none: ")
 
@@ -283,7 +279,7 @@ def test_a_folder_that_will_not_do_is_passed_over(runtime: Path, monkeypatch: py
 def test_a_path_too_long_is_no_socket(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = runtime.parent / ("a" * 100)
     monkeypatch.setattr(socket_folders, "folders", lambda environ: [long])
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         assert "too long" in dispatcher.stats()["state_socket"]
 
@@ -295,7 +291,7 @@ def test_a_path_too_long_is_no_socket(runtime: Path, monkeypatch: pytest.MonkeyP
 def test_another_user_is_turned_away(runtime: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         path = dispatcher.stats()["state_socket"]
         # The folder is open to all now: the server itself checks who connects.

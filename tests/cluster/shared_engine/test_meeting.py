@@ -107,23 +107,6 @@ def test_no_folder_for_temporary_files_is_reported(environ: dict[str, str], monk
         meeting_of(b"functions", ["f"], LAUNCH)
 
 
-def test_one_at_a_time_has_the_lock(meeting: Meeting) -> None:
-    inside, most, done = 0, 0, []
-
-    def enter() -> None:
-        nonlocal inside, most
-        with meeting.locked():
-            inside += 1
-            most = max(most, inside)
-            time.sleep(0.002)
-            inside -= 1
-        done.append(1)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: enter(), range(8)))
-    assert (most, len(done)) == (1, 8)
-
-
 def test_a_lock_that_nobody_gives_back_is_not_waited_for(meeting: Meeting) -> None:
     with meeting.locked(), pytest.raises(JoinError, match="holds the lock"), meeting.locked(0.05):
         pass
