@@ -40,7 +40,6 @@ class InMemoryCluster:
             self.add(name, workers)
 
     def add(self, name: str, workers: int) -> None:
-        """A node comes."""
         assert self._engine is not None
         assert self._setup is not None
         agent = self.agents[name] = NodeAgent(self._setup.data, workers=workers)
@@ -73,7 +72,6 @@ class InMemoryCluster:
         self._delivering[name].clear()
 
     def go_on(self, name: str) -> None:
-        """They go on."""
         self._delivering[name].set()
 
     def kill(self, name: str, reason: str = "connection reset", *, innocent: bool = False) -> None:
@@ -91,8 +89,6 @@ class InMemoryCluster:
 
 
 class ClusterDispatcher:
-    """A dispatcher on such a cluster."""
-
     def __init__(self, functions: list[Any], cluster: InMemoryCluster, **options: Any) -> None:
         self.cluster = cluster
         self.dispatcher = guerdon.Dispatcher(functions, **options)

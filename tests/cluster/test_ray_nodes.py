@@ -53,8 +53,6 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Running:
-    """A cluster with its engine."""
-
     def __init__(self, options: Ray) -> None:
         self.engine = FakeEngine()
         self.cluster = RayCluster(options, 0.0)

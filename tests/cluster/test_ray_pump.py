@@ -22,8 +22,6 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 
 
 class Session:
-    """A pump that runs."""
-
     def __init__(self, ray: FakeRay) -> None:
         self.actor = FakeActor(ray, "a-id")
         self.link = FakeLink("a")

@@ -27,8 +27,6 @@ def scripted(text: str) -> float | None:
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=60)
         self._path = path
@@ -56,7 +54,6 @@ def address(dispatcher: Dispatcher) -> str:
 
 
 def connection_to(there: str) -> socket.socket:
-    """A connection to an address with a port."""
     host, port = there.rsplit(":", 1)
     return socket.create_connection((host, int(port)), timeout=60)
 

@@ -42,7 +42,6 @@ SIZES: dict[str, Any] = {
 
 
 def zero(stage: int) -> dict[str, Any]:
-    """A DeepSpeed configuration."""
     return {
         "zero_optimization": {
             "stage": stage,

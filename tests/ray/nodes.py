@@ -96,17 +96,14 @@ class Nodes:
             sys.executable = here
 
     def remove(self, name: str) -> None:
-        """Ends the node's processes."""
         self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
 
     def raylet(self, name: str) -> int:
-        """The process id of the node's raylet."""
         node = self._cluster.head_node if name == "head" else self._nodes[name]
         pid: int = node.all_processes["raylet"][0].process.pid
         return pid
 
     def ray_id(self, name: str) -> str:
-        """Ray's id of the node."""
         found: str = next(node["NodeID"] for node in ray.nodes() if node["NodeName"] == name and node["Alive"])
         return found
 

@@ -31,7 +31,6 @@ def square(number: int) -> int:
 
 
 def pooled(completion: str) -> float:
-    """Has a process pool of its own."""
     with ProcessPoolExecutor(2) as pool:
         return float(sum(pool.map(square, range(int(completion)))))
 
@@ -58,7 +57,6 @@ def parse_math(text: str, answer: str) -> float:
 
 
 def environment(completion: str) -> dict[str, Any]:
-    """What a worker looks like from inside."""
     import signal
     import sys
     import threading

@@ -79,7 +79,6 @@ def again(completion: str) -> float:
 
 
 def waits(completion: str) -> float:
-    """Waits on the thread lane."""
     GO.wait(60)
     return float(completion)
 
@@ -97,8 +96,6 @@ async def _ask(completion: str) -> None:
 
 
 class SlowToSetUp(StatefulReward):
-    """Stands in `setup()`."""
-
     def setup(self) -> None:
         _rest(60)
 
@@ -107,8 +104,6 @@ class SlowToSetUp(StatefulReward):
 
 
 class SlowLoop(StatefulReward):
-    """Stands in an async `setup()`."""
-
     async def setup(self) -> None:
         await _ask("setup")
 

@@ -97,7 +97,6 @@ def test_many_at_a_time_and_a_server_that_dies_in_mid_batch(server: Server, mode
 
 @pytest.fixture
 def second(model: Path, tmp_path: Path) -> Iterator[Server]:
-    """A second server of the same model."""
     server = Server(model, tmp_path / "log", adapters=False)
     try:
         server.start()

@@ -34,7 +34,6 @@ TRLAsyncGRPOTrainer = async_grpo.AsyncGRPOTrainer
 
 
 def stand_in(patch: pytest.MonkeyPatch) -> None:
-    """Puts the stand-ins in place."""
     kernels = SimpleNamespace(flash_attn_varlen_func=attention)
     patch.setattr(packing, "_flash_attn", lambda: kernels)
     patch.setattr(async_grpo_trainer, "get_peak_flops_per_device", lambda *_: None)
@@ -70,12 +69,10 @@ def make_data(rows: int) -> Dataset:
 
 
 def steps_of(trainer: Any) -> list[dict[str, Any]]:
-    """The log entries of the steps."""
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 
 def settings_of(server: Server, folder: Path) -> dict[str, Any]:
-    """Settings of every trainer's config."""
     return {
         "output_dir": str(folder),
         "vllm_server_base_url": server.url,

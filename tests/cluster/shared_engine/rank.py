@@ -50,7 +50,6 @@ def die(text: str) -> None:
 
 @reward(limit=Limit(concurrency=1))
 def alone(text: str, seconds: float, log: str) -> float:
-    """Logs when it ran."""
     begun = time.monotonic()
     time.sleep(seconds)
     note(log, f"{begun} {time.monotonic()}")

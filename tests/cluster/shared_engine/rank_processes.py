@@ -53,7 +53,6 @@ class Rank:
         self.says(texts=texts, seconds=seconds if isinstance(seconds, list) else [seconds] * len(texts))
 
     def answer(self) -> dict[str, Any]:
-        """What it did."""
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], LONGEST_S)
         assert ready, f"rank {self.number} does not answer"
