@@ -111,9 +111,8 @@ def second(model: Path, tmp_path: Path) -> Iterator[Server]:
     sees="every sample's score; the server is asked again once it answers",
 )
 def test_one_of_two_servers_dies_in_mid_batch_and_comes_back(server: Server, second: Server, model: Path) -> None:
-    """No sample is lost, each has the score that it has on a server that lives, and the one that
-    was dead works again in the end."""
-    texts = [f"{index} and {index}" for index in range(160)]  # identical calls in flight would be one request
+    # Different ones: identical calls in flight would be one request.
+    texts = [f"{index} and {index}" for index in range(160)]
     with Dispatcher([graded(server, model)]) as dispatcher:
         expected = dispatcher.score(completions=texts).rewards.ravel()
     urls = [f"{one.url}/v1" for one in (server, second)]

@@ -1,6 +1,9 @@
-"""Trainers on two ranks with a vLLM server, one launch for each: the asynchronous one with a
-checkpoint and a run that goes on from it, which `make stress-trainers` runs, and the synchronous one,
-whose rank 0 asks the server, while each rank scores its own completions as they are finished."""
+"""Trainers on two ranks with a vLLM server, one launch for each.
+
+`make stress-trainers` runs the asynchronous one, with a checkpoint and a run that goes on from it.
+Rank 0 of the synchronous one asks the server, and each rank scores its own completions as they are
+finished.
+"""
 
 from __future__ import annotations
 
