@@ -109,8 +109,7 @@ class Nodes:
 
     def agent(self, name: str) -> int:
         """The process id of the agent there; waits for one."""
-        raylet = psutil.Process(self.raylet(name))
-        found: list[int] = []
+        raylet, found = psutil.Process(self.raylet(name)), list[int]()
 
         def look() -> bool:
             found[:] = [child.pid for child in raylet.children() if "AgentActor" in " ".join(_command(child))]

@@ -124,9 +124,7 @@ warmed.close()
     ],
 )
 def test_a_call_without_room_fails_alone(kind: str, reason: str, tmp_path: Path) -> None:
-    prefix: list[str] = []
-    environment: dict[str, str] = {}
-    guilty, limit = "write_a_temporary_file", ""
+    prefix, environment, guilty, limit = list[str](), {}, "write_a_temporary_file", ""
     if kind == "full":
         folder, unshare = tmp_path / "temporary", shutil.which("unshare")
         folder.mkdir()
