@@ -298,7 +298,7 @@ def test_another_user_is_turned_away(runtime: Path) -> None:
         runtime.chmod(0o755)
         runtime.parent.chmod(0o755)
         os.chmod(path, 0o777)
-        assert run_python(_STRANGER, path).stdout.strip() == "b''"
+        assert run_python(_STRANGER, path, timeout=100).stdout.strip() == "b''"
 
 
 _STRANGER = """

@@ -109,7 +109,8 @@ class Nodes:
 
     def agent(self, name: str) -> int:
         """The process id of the agent there; waits for one."""
-        raylet, found = psutil.Process(self.raylet(name)), list[int]()
+        raylet = psutil.Process(self.raylet(name))
+        found: list[int] = []
 
         def look() -> bool:
             found[:] = [child.pid for child in raylet.children() if "AgentActor" in " ".join(_command(child))]
@@ -169,9 +170,9 @@ def wait_until_gone(seconds: float = 30.0) -> None:
         time.sleep(0.1)
 
 
-def wait_until_nodes(dispatcher: guerdon.Dispatcher, state: str, *names: str) -> None:
+def wait_until_nodes(dispatcher: guerdon.Dispatcher, state: str, *names: str, seconds: float = 60.0) -> None:
     """Waits until a dispatcher sees these nodes in this state."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + seconds
     while any(dispatcher.stats()["nodes"].get(name, {}).get("state") != state for name in names):
         assert time.monotonic() < deadline, dispatcher.stats()["nodes"]
         time.sleep(0.05)
