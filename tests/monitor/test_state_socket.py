@@ -148,8 +148,9 @@ def test_stacks_of_threads_and_loops_are_read_of_the_calls_that_take_longest() -
                 assert f'File "{__file__}"' in call["stack"]
                 assert lines[0].endswith(f", in {call['function']}")
                 assert function is waits or lines[1].endswith(", in deep")
-            unasked = reading.state(dispatcher, "?stacks=0")["in_flight"]
-            assert {(call["stack"], call["no_stack"]) for call in unasked} == {(None, "not asked for")}
+            unasked = reading.state(dispatcher, "?stacks=0")
+            assert unasked["calls_in_flight"] == calls
+            assert {(call["stack"], call["no_stack"]) for call in unasked["in_flight"]} == {(None, "not asked for")}
             go.set()
             pending.cancel()
 
@@ -298,7 +299,7 @@ def test_another_user_is_turned_away(runtime: Path) -> None:
         runtime.chmod(0o755)
         runtime.parent.chmod(0o755)
         os.chmod(path, 0o777)
-        assert run_python(_STRANGER, path).stdout.strip() == "b''"
+        assert run_python(_STRANGER, path, timeout=100).stdout.strip() == "b''"
 
 
 _STRANGER = """

@@ -170,9 +170,9 @@ def wait_until_gone(seconds: float = 30.0) -> None:
         time.sleep(0.1)
 
 
-def wait_until_nodes(dispatcher: guerdon.Dispatcher, state: str, *names: str) -> None:
+def wait_until_nodes(dispatcher: guerdon.Dispatcher, state: str, *names: str, seconds: float = 60.0) -> None:
     """Waits until a dispatcher sees these nodes in this state."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + seconds
     while any(dispatcher.stats()["nodes"].get(name, {}).get("state") != state for name in names):
         assert time.monotonic() < deadline, dispatcher.stats()["nodes"]
         time.sleep(0.05)

@@ -81,7 +81,7 @@ def test_stats_and_dump_name_the_nodes(dispatcher: Dispatcher) -> None:
     dispatcher.score(completions=["1"])
     assert {"head", "node-1", "node-2"} <= set(dispatcher.stats()["nodes"])
     pending = dispatcher.submit(completions=["0.5"] * 8)
-    eventually(lambda: any(name in str(dispatcher.dump()) for name in ("head", *OTHERS)))
+    eventually(lambda: any(name in str(dispatcher.dump()) for name in ("head", *OTHERS)), seconds=2.0)
     pending.result()
 
 
@@ -93,7 +93,7 @@ def test_thread_and_asyncio_functions_run_in_the_agents_of_nodes() -> None:
     beside = Ray(nodes=("node-1", "node-2"), reserve=False, cpus_per_node=1)
     with Dispatcher([thread, loop, stays], num_generations=1, cluster=beside) as made:
         made.score(completions=["0.02"])
-        wait_until_nodes(made, "ready", *OTHERS)
+        wait_until_nodes(made, "ready", *OTHERS, seconds=30.0)
         result = made.score(completions=["0.02"] * 60)
         assert not result.failures()
         pids = {float(agent.pid) for agent in agents()}
@@ -207,5 +207,5 @@ def test_without_a_warning_and_nothing_left() -> None:
         warnings.simplefilter("error")
         with Dispatcher([rewards.double_reward], cluster=Ray(reserve=False, cpus_per_node=1)) as dispatcher:
             assert dispatcher.score(completions=TEXTS).rewards.ravel().tolist() == DOUBLED
-    eventually(lambda: {agent.pid for agent in agents()} <= before)
+    eventually(lambda: {agent.pid for agent in agents()} <= before, seconds=10.0)
     assert threading.active_count() <= threads, threading.enumerate()

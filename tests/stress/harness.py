@@ -178,8 +178,8 @@ from tests.stress import faulty_functions
 TEXTS = [f"give:{index}" for index in range(60)]
 ALL = [float(index) for index in range(60)]
 
-def act(**options):
-    return reward(faulty_functions.act, timeout=30, max_failure_rate=1.0, **options)
+def act(timeout=30, **options):
+    return reward(faulty_functions.act, timeout=timeout, max_failure_rate=1.0, **options)
 
 def scored(dispatcher, texts=TEXTS):
     # Whether the good ones have their rewards, and why others failed.

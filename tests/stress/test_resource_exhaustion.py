@@ -50,7 +50,7 @@ from tests.stress.harness import another_user, reported
 def test_nothing_to_start_workers_with(limit: str, restore: str, user: int | None, reason: str, tmp_path: Path) -> None:
     report, _ = reported(
         f"""
-with Dispatcher([act()], workers=2) as dispatcher:
+with Dispatcher([act(timeout=10)], workers=2) as dispatcher:
     scored(dispatcher)
     {limit}
     start = time.monotonic()
@@ -81,7 +81,7 @@ with Dispatcher([act()], workers=2) as dispatcher:
 def test_no_zygote(tmp_path: Path) -> None:
     report, _ = reported(
         """
-dispatcher = Dispatcher([act()], workers=2)
+dispatcher = Dispatcher([act(timeout=10)], workers=2)
 warmed = warm()
 before = resource.getrlimit(resource.RLIMIT_NPROC)
 resource.setrlimit(resource.RLIMIT_NPROC, (1, before[1]))
@@ -146,7 +146,7 @@ def test_a_call_without_room_fails_alone(kind: str, reason: str, tmp_path: Path)
     report, _ = reported(
         f"""
 {limit}
-with Dispatcher([act()], workers=2) as dispatcher:
+with Dispatcher([act(timeout=10)], workers=2) as dispatcher:
     good, reasons = scored(dispatcher, [*TEXTS, {guilty!r}])
     print(json.dumps({{"good": good, "reasons": reasons}}))
 """,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, reward
+from guerdon import Dispatcher, RegistrationError, RewardBatch, reward
 from tests.stress import limited_functions
 
 KEY = "STRESS_API_KEY"
@@ -30,21 +30,28 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("isolation", ["worker", "call"])
 def test_a_function_finds_the_secrets_that_it_names_and_no_others(isolation: str) -> None:
     expected = {KEY: None, "STRESS_PLAIN": "plain", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    plain = reward(limited_functions.look, name="plain", isolation=isolation)
+
+    def assert_hidden(result: RewardBatch, count: int) -> None:
+        assert not result.failures()
+        assert result.extra["plain/found"] == [expected] * count
+        seen = result.extra["plain/child"] + result.extra["plain/started"]
+        assert all(not child[KEY] and child["STRESS_PLAIN"] for child in seen)
+
+    with Dispatcher([plain], workers=1) as dispatcher:  # nobody names any
+        assert_hidden(dispatcher.score(completions=[NAMES] * 3), 3)
     functions = [
         reward(limited_functions.look, name="asks", env=[KEY, "STRESS_NOT_THERE"], isolation=isolation),
-        reward(limited_functions.look, name="plain", isolation=isolation),
+        plain,
         reward(limited_functions.Looking(), name="sets_up", env={KEY}, isolation=isolation),
     ]
     with Dispatcher(functions, workers=1) as dispatcher:
         for _ in range(3):  # turn and turn about in one worker
             result = dispatcher.score(completions=[NAMES] * 20, num_generations=4)
-            assert not result.failures()
+            assert_hidden(result, 20)
             assert [found[KEY] for found in result.extra["asks/found"]] == ["sk-1234"] * 20
             assert [child[KEY] for child in result.extra["asks/child"]] == [True] * 20
             assert [started[KEY] for started in result.extra["asks/started"]] == [False] * 20
-            assert result.extra["plain/found"] == [expected] * 20
-            seen = result.extra["plain/child"] + result.extra["plain/started"]
-            assert all(not child[KEY] and child["STRESS_PLAIN"] for child in seen)
             assert result.extra["sets_up/found"] == ["sk-1234"] * 20
 
 

@@ -273,10 +273,6 @@ def test_the_option_is_checked_and_shown(tmp_path: Path) -> None:
         def __fspath__(self) -> Any:
             return 3
 
-    dispatcher = Dispatcher([one_each], trace=tmp_path / "run.pftrace")
-    assert dispatcher.options["trace"] == Trace(tmp_path / "run.pftrace")
-    assert Dispatcher([one_each]).options["trace"] is None
-    assert not list(tmp_path.iterdir()), "nothing is written before the first batch"
     for trace, why in [
         (3, "trace=3"),
         (tmp_path / "no" / "run.pftrace", "there is no folder"),
@@ -288,6 +284,10 @@ def test_the_option_is_checked_and_shown(tmp_path: Path) -> None:
     for wrong in ({"size": "1MiB"}, {"size": "much"}, {"shortest": -1.0}, {"shortest": float("nan")}):
         with pytest.raises(RegistrationError, match="expected"):
             Trace(tmp_path / "run.pftrace", **wrong)  # type: ignore[arg-type]
+    dispatcher = Dispatcher([one_each], trace=tmp_path / "run.pftrace")
+    assert dispatcher.options["trace"] == Trace(tmp_path / "run.pftrace")
+    assert Dispatcher([one_each]).options["trace"] is None
+    assert not list(tmp_path.iterdir()), "nothing is written before the first batch"
     # Who opens a pipe waits for its other end.
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/null", tmp_path / ("x" * 300), "lone\ud800", "a\0b", NumberedPath()):

@@ -14,7 +14,6 @@ from guerdon import Dispatcher, Ray, reward
 from guerdon._lanes.remote.shared_engine import greeting
 from guerdon._system.cpu_count import host_cores, host_workers
 from guerdon.errors import RegistrationError
-from tests.clock import eventually
 
 
 @reward
@@ -64,6 +63,16 @@ def test_other_values_are_refused() -> None:
             Dispatcher([length], cluster=meant)  # type: ignore[arg-type]
 
 
+def test_a_dump_names_the_engine() -> None:
+    with Dispatcher([length], cluster="host") as dispatcher:
+        dispatcher.score(completions=["a"])
+        dump = dispatcher.dump()
+        (node,) = dispatcher.stats()["nodes"]
+    assert dump.nodes == {node: ("ready", 0)}
+    assert f"\n{node}: ready, has 0 calls of this dispatcher" in str(dump)
+    assert node.startswith("the engine of this host, process ")
+
+
 def test_the_cores_of_the_host_are_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
@@ -78,14 +87,11 @@ def test_functions_of_other_lanes_stay(folder: Path) -> None:
     assert not (folder / "guerdon").exists()
 
 
-def test_functions_of_every_lane_run_in_the_engine_that_a_dump_names(capfd: pytest.CaptureFixture[str]) -> None:
+def test_functions_of_other_lanes_with_any_node_run_in_the_engine(capfd: pytest.CaptureFixture[str]) -> None:
     functions = [length, process_of_thread, process_of_loop]
     with Dispatcher(functions, cluster="host", workers=1) as dispatcher:
         result = dispatcher.score(completions=["a", "b"], num_generations=2)
         (name,) = dispatcher.stats()["nodes"]
-        eventually(lambda: dispatcher.dump().nodes == {name: ("ready", 0)})
-        assert f"\n{name}: ready, has 0 calls of this dispatcher" in str(dispatcher.dump())
-        assert name.startswith("the engine of this host, process ")
         process = float(name.rsplit(" ", 1)[1])
         assert process != os.getpid()
         assert result.rewards.tolist() == [[[1.0, process, process], [1.0, process, process]]]
