@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,7 +23,7 @@ import pytest
 from guerdon import DataError, reward
 from guerdon.cli import main
 from guerdon.cli.profile_table import show
-from guerdon.profile import Profile, measurement, profile, profiling
+from guerdon.profile import Profile, profile, profiling
 from guerdon.profile.advice import advise
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import Finding
@@ -34,6 +34,7 @@ from guerdon.profile.prediction import predicted_step
 from tests.cli.conftest import Command, write_rewards, write_rows
 from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
+from tests.profile.measuring import few_repeats  # noqa: F401 - for all tests here
 
 Checks = Callable[..., None]
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
@@ -59,14 +60,6 @@ def fails(completion: str, answer: str) -> float:
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "data.jsonl", ROWS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_repeats() -> Iterator[None]:
-    """Short calls are watched a few times, not two thousand: no test here is about their CPU."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measurement, "_MOST_REPEATS", 16)
-        yield
 
 
 @pytest.fixture
@@ -339,15 +332,7 @@ def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
     assert fill(shown[1], ROWS[0]) == r"\boxed{15}"
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        {"prompts": 0},
-        {"generations": -1},
-        {"prompts": 1001, "generations": 1000},
-        {"prompts": 1, "generations": 10_001},
-    ],
-)
+@pytest.mark.parametrize("step", [{"prompts": 0}, {"generations": -1}])
 def test_a_step_that_is_none_is_refused(step: dict[str, int]) -> None:
     with pytest.raises(DataError, match="at least one of each, and at most 1,000,000"):
         profile([reward(lambda completion: 1.0, name="one")], ROWS, **step)
@@ -446,4 +431,6 @@ def test_a_missing_package_ends_it_before_any_check(
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
     file = write_rewards(tmp_path, "from guerdon import rewards\nmath = rewards.math_reward()\n")
     data = write_rows(tmp_path / "data.jsonl", [{"prompt": "p", "completion": "\\boxed{1}", "solution": "1"}])
-    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in guerdon.refused("profile", file, data)
+    err = guerdon.refused("profile", file, data)
+    assert "reward function 'math_reward' can't be profiled: " in err
+    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in err

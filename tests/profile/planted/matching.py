@@ -7,7 +7,7 @@ from typing import Any
 
 from guerdon import reward
 from tests.profile.planted.corpus import planted
-from tests.profile.planted.rows import CHOICES, FACTS, LATEX, NUMBERS, NUMBERS_WITH_GAPS, PERCENTS, SOLUTIONS
+from tests.profile.planted.rows import CHOICES, FACTS, LATEX, NUMBERS, NUMBERS_WITH_GAPS, SOLUTIONS
 
 
 @planted("substring match", "probe:all_answers", "probe:longer", rows=NUMBERS)
@@ -20,13 +20,6 @@ def substring(completion: str, answer: str) -> float:
 @reward
 def reversed_substring(completion: str, answer: str) -> float:
     return float(completion.strip().lower() in answer.lower())
-
-
-@planted("first match wins", "probe:right_then_wrong", rows=NUMBERS)
-@reward
-def first_tag(completion: str, answer: str) -> float:
-    found = re.search(r"<answer>(.*?)</answer>", completion, re.DOTALL)
-    return float(found is not None and found.group(1).strip() == answer)
 
 
 @planted("first number anywhere", "probe:right_then_wrong", "probe:right_in_reasoning", rows=NUMBERS)
@@ -58,24 +51,10 @@ def open_box(completion: str, answer: str) -> float:
     return float(completion[start + len("\\boxed{") :].split("}")[0].strip() == answer)
 
 
-@planted("tag that never ends", "probe:unterminated", rows=NUMBERS)
-@reward
-def open_tag(completion: str, answer: str) -> float:
-    if "<answer>" not in completion:
-        return 0.0
-    return float(completion.split("<answer>")[-1].replace("</answer>", "").strip() == answer)
-
-
 @planted("negation ignored", "probe:negated", "probe:negated_form", rows=FACTS)
 @reward
 def word_found(completion: str, answer: str) -> float:
     return float(re.search(rf"\b{re.escape(answer)}\b[.!]?$", completion, re.IGNORECASE) is not None)
-
-
-@planted("letter anywhere", "probe:all_answers", "probe:right_then_wrong", rows=CHOICES)
-@reward
-def any_letter(completion: str, answer: str) -> float:
-    return float(answer in re.findall(r"\b[A-D]\b", completion))
 
 
 @planted("bag of words", "probe:shuffled", rows=FACTS)
@@ -150,28 +129,6 @@ def other_locale(completion: str, answer: str) -> float:
         return text.strip().replace(".", "").replace(",", ".")
 
     return float(read(completion) == read(answer) != "")
-
-
-@planted("per cent of one side", "reference", rows=PERCENTS)
-@reward
-def percent_one_side(completion: str, answer: str) -> float:
-    try:
-        given = float(completion.strip().rstrip("%")) / (100 if completion.strip().endswith("%") else 1)
-        return float(given == float(answer.rstrip("%")))
-    except ValueError:
-        return 0.0
-
-
-@planted("lower() on one side", "reference", rows=FACTS)
-@reward
-def lower_one_side(completion: str, answer: str) -> float:
-    return float(completion.strip().lower() == answer)
-
-
-@planted("strip() takes letters", "reference", rows=FACTS)
-@reward
-def strip_letters(completion: str, answer: str) -> float:
-    return float(completion.strip().strip("answer: ") == answer)
 
 
 @planted("nan passes the tolerance", "probe:nan", rows=NUMBERS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import re
 import statistics
 import sys
@@ -14,11 +13,10 @@ from typing import Any
 
 from guerdon import StatefulReward, group_reward, reward
 from tests.profile.planted.corpus import planted
-from tests.profile.planted.rows import CHATS, FACTS, NUMBERS, ROLLOUTS
+from tests.profile.planted.rows import CHATS, NUMBERS, ROLLOUTS
 
 _calls = 0
 _seen: dict[Any, float] = {}
-_best = 0.0
 _current = ""
 
 
@@ -34,12 +32,6 @@ def counted(completion: str, answer: str) -> float:
     return _right(completion, answer) + (0.1 if _calls % 3 == 0 else 0.0)
 
 
-@planted("random bonus", "repeat", rows=NUMBERS)
-@reward
-def lucky(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.01 * random.random()
-
-
 @planted("the time of day", "clock", "repeat", rows=NUMBERS)
 @reward
 def hour(completion: str, answer: str) -> float:
@@ -52,37 +44,12 @@ def year(completion: str, answer: str) -> float:
     return _right(completion, answer) + 0.001 * datetime.now().year
 
 
-@planted("a cache with the wrong key", "order", "reference", "repeat", rows=NUMBERS)
-@reward
-def cached_by_length(completion: str, answer: str) -> float:
-    key = (answer, len(completion))
-    if key not in _seen:
-        _seen[key] = _right(completion, answer)
-    return _seen[key]
-
-
 @planted("a cache keyed by the prompt", "order", "reference", "repeat", rows=NUMBERS)
 @reward
 def cached_by_prompt(prompt: str, completion: str, answer: str) -> float:
     if prompt not in _seen:
         _seen[prompt] = _right(completion, answer)
     return _seen[prompt]
-
-
-@planted("divided by the best so far", "order", "repeat", rows=NUMBERS)
-@reward
-def of_the_best(completion: str, answer: str) -> float:
-    global _best
-    value = _right(completion, answer) * (1 + len(completion) / 100)
-    _best = max(_best, value)
-    return value / _best if _best else 0.0
-
-
-@planted("a set's order", "process", rows=FACTS)
-@reward
-def set_order(completion: str, answer: str) -> float:
-    words = list(set(answer.lower().split()) | {"of", "in", "a"})
-    return sum(1.0 / (place + 1) for place, word in enumerate(words) if word in completion.lower().split())
 
 
 @planted("hash() of a string", "process", rows=NUMBERS)
@@ -111,21 +78,6 @@ def batch_mean(completions: list[str], answer: list[str], **columns: Any) -> lis
     scores = [_right(completion, right) for completion, right in zip(completions, answer, strict=True)]
     mean = statistics.fmean(scores)
     return [score - mean for score in scores]
-
-
-@planted("one row off", "batch", "reference", rows=NUMBERS)
-def one_off(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
-    shifted = answer[1:] + answer[:1]
-    return [_right(completion, right) for completion, right in zip(completions, shifted, strict=True)]
-
-
-@planted("penalty for what stood before it in the batch", "batch", "order", rows=NUMBERS)
-def duplicates(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
-    found = []
-    for place, (completion, right) in enumerate(zip(completions, answer, strict=True)):
-        repeated = any(other[:6] == completion[:6] for other in completions[:place])
-        found.append(_right(completion, right) - (0.5 if repeated else 0.0))
-    return found
 
 
 @planted("sorted answers", "reference", "order", "batch", rows=NUMBERS)
