@@ -53,6 +53,13 @@ def test_hangs_crashes_and_exceptions_are_outcomes(subjects: list[Subject]) -> N
     assert subject.hangs == 2
 
 
+def test_after_some_hangs_nothing_more_is_run(subjects: list[Subject]) -> None:
+    subjects.append(subject := Subject(fragile, ROWS, timeout=0.1))
+    found = subject.score([Case(0, "hang")] * 16)
+    assert {score.status for score in found} == {Status.TIMEOUT}
+    assert {score.status for score in subject.score([Case(0, "fine")])} == {Status.CANCELLED}
+
+
 def test_the_row_on_which_a_batch_hangs_is_found(subjects: list[Subject]) -> None:
     subjects.append(subject := Subject(plain, ROWS, timeout=1.5))
     found = subject.score([Case(0, "15"), Case(1, "hang"), Case(2, "0")])
