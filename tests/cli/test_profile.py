@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from tests.cli.conftest import Command, write_rewards, write_rows
 from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
 from tests.profile.measuring import few_repeats  # noqa: F401 - for all tests here
+from tests.report.test_command import Structure
 
 Checks = Callable[..., None]
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
@@ -158,27 +158,13 @@ def test_the_json_is_what_the_docs_say(sound: Shown) -> None:
     assert (set(step["now"]), step["now"]["threads"]) == ({"workers", "threads", "seconds"}, 0)
 
 
-class Page(HTMLParser):
-    """Tags of a page, and the addresses in it."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.addresses: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
-
-
 def test_the_page_needs_nothing_else(sound: Shown) -> None:
-    text = sound.page
-    page = Page(text)
-    assert page.addresses == []
-    assert "script" not in page.tags
-    assert "url(" not in text
-    assert {"h1", "pre"} <= set(page.tags)
+    page = Structure(sound.page)
+    assert page.addresses == page.links == page.wrong == []
+    assert page.scripts == 0
+    assert "url(" not in sound.page
+    assert "<h1" in sound.page
+    assert "<pre" in sound.page
 
 
 def test_several_functions_by_name_have_a_place_each_on_the_page(
