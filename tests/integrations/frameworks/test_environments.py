@@ -63,17 +63,12 @@ def test_nemo_rl_arguments_reach_the_functions() -> None:
     def look(prompt: Any, completion: Any, label: str, metadata: dict[str, Any]) -> float:
         assert [message["content"] for message in prompt] == ["2 + 2"]
         assert [message["content"] for message in completion] == ["3", "wrong", "4"]
-        assert metadata == {"label": label}
+        assert metadata == {"label": label, 5: "a name that is no text"}
         return 1.0
 
     turns = [*log("3"), {"role": "environment", "content": "wrong"}, {"role": "assistant", "content": "4"}]
     step = nemo_rl.reward_function(Dispatcher([reward(look, lane="thread")]), failure_value=0.0)
-    assert step([turns], [{"label": "4"}]).rewards.tolist() == [1.0]
-
-
-def test_nemo_rl_samples_without_metadata_of_their_own() -> None:
-    step = nemo_rl.reward_function(dispatcher(), failure_value=0.0)
-    assert step([log("4")], [{"label": "4", 5: "a name that is no text"}]).rewards.tolist() == [1.0]
+    assert step([turns], [{"label": "4", 5: "a name that is no text"}]).rewards.tolist() == [1.0]
     with pytest.raises(DataError, match="message_log_batch 2, metadata 1"):
         step([log("4"), log("5")], [{"label": "4"}])
 
@@ -122,21 +117,13 @@ def test_rolls_reward_worker() -> None:
     assert {tensor.dtype for tensor in rewards.batch.values()} == {torch.float16}
 
 
-def test_roll_arguments_reach_the_functions() -> None:
+def test_roll_arguments_reach_the_functions_and_rewards_fit_into_its_float16() -> None:
     def look(prompt: str, completion: str, completion_ids: list[int], label: str) -> float:
-        assert (prompt, completion, list(completion_ids), label) == ("2+2", "ab", [97, 98], "4")
-        return 1.0
+        assert (prompt, completion, list(completion_ids), label) == ("2+2", label, [*map(ord, label)], completion)
+        return 1e6 if label == "ab" else -1e6
 
     compute = roll.reward_function(Dispatcher([reward(look, lane="thread")]), tokenizer=Tokenizer(), failure_value=0.0)
-    data = DataProto({"prompts": tokens("2+2"), "responses": tokens("ab")}, {"label": np.array(["4"], dtype=object)})
-    assert compute(data).batch["scores"].tolist() == [1.0]
-
-
-def test_rewards_beyond_rolls_float16() -> None:
-    def far(text: str) -> float:
-        return 1e6 if text == "a" else -1e6
-
-    compute = roll.reward_function(Dispatcher([reward(far, lane="thread")]), tokenizer=Tokenizer(), failure_value=0.0)
+    data = {"prompts": tokens("2+2", "2+2"), "responses": tokens("ab", "c")}
     with pytest.warns(GuerdonWarning, match="2 of 2 rewards, 1e\\+06 first, are beyond the 65504"):
-        rewards = compute(DataProto({"prompts": tokens("2", "2"), "responses": tokens("a", "b")}, {}))
+        rewards = compute(DataProto(data, {"label": np.array(["ab", "c"], dtype=object)}))
     assert rewards.batch["scores"].tolist() == [65504.0, -65504.0]

@@ -67,11 +67,8 @@ def test_the_first_sample_without_a_reward_is_warned_of_and_no_other() -> None:
     scorer = SampleRewards(dispatcher(), "Framework", 0.0)
     bad = FrameworkSample("bad", columns={"label": "4"})
     with pytest.warns(GuerdonWarning) as caught:
-        assert scorer.wait(scorer.rewards([bad, FrameworkSample("4", columns={"label": "4"}), bad])) == [
-            None,
-            1.0,
-            None,
-        ]
+        found = scorer.wait(scorer.rewards([bad, FrameworkSample("4", columns={"label": "4"}), bad]))
+    assert found == [None, 1.0, None]
     assert [str(one.message) for one in caught] == [
         (
             "a sample of Framework has no reward ('correct' error: ValueError: no score for this); its reward becomes 0. Further "
