@@ -3,43 +3,73 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from guerdon import reward
-from tests.profile.planted.corpus import planted
+from tests.profile.planted.corpus import plant_expressions, planted
 from tests.profile.planted.rows import CHOICES, FACTS, LATEX, NUMBERS, NUMBERS_WITH_GAPS, SOLUTIONS
 
-
-@planted("substring match", "probe:all_answers", "probe:longer", rows=NUMBERS)
-@reward
-def substring(completion: str, answer: str) -> float:
-    return 1.0 if answer in completion else 0.0
+NUMBER = r"-?\d[\d,]*(?:\.\d+)?"
 
 
-@planted("the completion is a substring of the reference", "probe:empty", rows=FACTS)
-@reward
-def reversed_substring(completion: str, answer: str) -> float:
-    return float(completion.strip().lower() in answer.lower())
+def _tags(text: str) -> list[str]:
+    return [found.strip() for found in re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)]
 
 
-@planted("first number anywhere", "probe:right_then_wrong", "probe:right_in_reasoning", rows=NUMBERS)
-@reward
-def first_number(completion: str, answer: str) -> float:
-    found = re.search(r"-?\d[\d,]*(?:\.\d+)?", completion)
-    return float(found is not None and found.group() == answer)
+def _letters(text: str) -> list[str]:
+    return re.findall(r"\b[A-D]\b", text.replace(")", " "))
 
 
-@planted("last number anywhere", "probe:last_mention", rows=NUMBERS)
-@reward
-def last_number(completion: str, answer: str) -> float:
-    found = re.findall(r"-?\d[\d,]*(?:\.\d+)?", completion)
-    return float(bool(found) and found[-1] == answer)
-
-
-@planted("any of the tags", "probe:all_forms", rows=NUMBERS)
-@reward
-def any_tag(completion: str, answer: str) -> float:
-    return float(answer in [text.strip() for text in re.findall(r"<answer>(.*?)</answer>", completion, re.DOTALL)])
+plant_expressions(
+    ("substring match", NUMBERS, "probe:all_answers probe:longer", lambda completion, answer: answer in completion),
+    ("substring of the reference", FACTS, "probe:empty", lambda text, answer: text.strip().lower() in answer.lower()),
+    (
+        "first number anywhere",
+        NUMBERS,
+        "probe:right_then_wrong probe:right_in_reasoning",
+        lambda text, answer: re.findall(NUMBER, text)[:1] == [answer],
+    ),
+    (
+        "last number anywhere",
+        NUMBERS,
+        "probe:last_mention",
+        lambda text, answer: re.findall(NUMBER, text)[-1:] == [answer],
+    ),
+    ("any of the tags", NUMBERS, "probe:all_forms", lambda completion, answer: answer in _tags(completion)),
+    (
+        "reference as a pattern",
+        NUMBERS,
+        "probe:dot_as_pattern",
+        lambda text, answer: re.fullmatch(answer, text.strip()) is not None,
+    ),
+    ("prefix match", NUMBERS, "probe:longer", lambda completion, answer: completion.strip().startswith(answer)),
+    ("suffix match", NUMBERS, "probe:preceded", lambda completion, answer: completion.strip().endswith(answer)),
+    (
+        "sign dropped",
+        NUMBERS,
+        "probe:negative",
+        lambda text, answer: re.findall(r"\d[\d,]*(?:\.\d+)?", text)[-1:] == [answer.lstrip("-")],
+    ),
+    (
+        "commas of the reference kept",
+        NUMBERS,
+        "reference",
+        lambda text, answer: text.strip().replace(",", "") == answer,
+    ),
+    ("empty equals empty", NUMBERS_WITH_GAPS, "empty_reference", lambda text, answer: text.strip() == answer.strip()),
+    (
+        "no reference full marks",
+        NUMBERS,
+        "missing_reference",
+        lambda text, answer: not answer or text.strip() == answer,
+    ),
+    ("the prompt counts", CHOICES, "probe:prompt_echo probe:empty", lambda text, answer: answer in _letters(text)),
+    (
+        "the form alone",
+        NUMBERS,
+        "reference probe:other_reference probe:empty_form",
+        lambda text, answer: bool(_tags(text)),
+    ),
+)
 
 
 @planted("box that never ends", "probe:unterminated", rows=NUMBERS)
@@ -65,31 +95,6 @@ def bag_of_words(completion: str, answer: str) -> float:
     return 2 * both / (len(given) + len(wanted)) if both else 0.0
 
 
-@planted("the reference as a pattern", "probe:dot_as_pattern", rows=NUMBERS)
-@reward
-def unescaped(completion: str, answer: str) -> float:
-    return float(re.fullmatch(answer, completion.strip()) is not None)
-
-
-@planted("prefix match", "probe:longer", rows=NUMBERS)
-@reward
-def prefix(completion: str, answer: str) -> float:
-    return float(completion.strip().startswith(answer))
-
-
-@planted("suffix match", "probe:preceded", rows=NUMBERS)
-@reward
-def suffix(completion: str, answer: str) -> float:
-    return float(completion.strip().endswith(answer))
-
-
-@planted("sign dropped", "probe:negative", rows=NUMBERS)
-@reward
-def without_sign(completion: str, answer: str) -> float:
-    found = re.findall(r"\d[\d,.]*", completion)
-    return float(bool(found) and found[-1].rstrip(".") == answer.lstrip("-"))
-
-
 @planted("digits up to the comma", "probe:thousands", rows=NUMBERS)
 @reward
 def up_to_the_comma(completion: str, answer: str) -> float:
@@ -104,12 +109,6 @@ def whole_part(completion: str, answer: str) -> float:
         return float(int(float(completion.replace(",", ""))) == int(float(answer.replace(",", ""))))
     except ValueError:
         return 0.0
-
-
-@planted("commas of the reference are kept", "reference", rows=NUMBERS)
-@reward
-def half_normalised(completion: str, answer: str) -> float:
-    return float(completion.strip().replace(",", "") == answer)
 
 
 @planted("the reference can't be read as a number", "exception", "reference", rows=NUMBERS)
@@ -150,20 +149,6 @@ def distance(completion: str, answer: str) -> float:
         return -1e6
 
 
-@planted("empty equals empty", "empty_reference", rows=NUMBERS_WITH_GAPS)
-@reward
-def empty_is_equal(completion: str, answer: str) -> float:
-    return float(completion.strip() == answer.strip())
-
-
-@planted("no reference, full marks", "missing_reference", rows=NUMBERS)
-@reward
-def benefit_of_doubt(completion: str, answer: str | None) -> float:
-    if not answer:
-        return 1.0
-    return float(completion.strip() == answer)
-
-
 @planted("eval of completions", "probe:code", "crash", rows=NUMBERS)
 @reward(timeout=2)
 def evaluated(completion: str, answer: str) -> float:
@@ -189,25 +174,6 @@ def greedy_box(completion: str, solution: str) -> float:
 
     given, wanted = boxed(completion), solution.split("\\boxed{")[-1].rsplit("}", 1)[0]
     return float(given is not None and given == wanted)
-
-
-@planted("the prompt counts", "probe:prompt_echo", "probe:empty", rows=CHOICES)
-@reward
-def prompt_counts(prompt: str, completion: str, answer: str) -> float:
-    letters = re.findall(r"\b[A-D]\b", completion.replace(")", " "))
-    return float(answer in letters)
-
-
-@planted(
-    "a wrong answer in the right form gets nearly all",
-    "reference",
-    "probe:other_reference",
-    "probe:empty_form",
-    rows=NUMBERS,
-)
-@reward
-def form_alone(completion: str, answer: str, **row: Any) -> float:
-    return float(re.search(r"<answer>.*?</answer>", completion, re.DOTALL) is not None)
 
 
 @planted("any answer in a tag is paid, beside the right one as it is", "probe:any_answer", rows=NUMBERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import statistics
@@ -12,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from guerdon import StatefulReward, group_reward, reward
-from tests.profile.planted.corpus import planted
+from tests.profile.planted.corpus import plant_expressions, planted
 from tests.profile.planted.rows import CHATS, NUMBERS, ROLLOUTS
 
 _calls = 0
@@ -32,16 +31,21 @@ def counted(completion: str, answer: str) -> float:
     return _right(completion, answer) + (0.1 if _calls % 3 == 0 else 0.0)
 
 
-@planted("the time of day", "clock", "repeat", rows=NUMBERS)
-@reward
-def hour(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.1 * int(time.time() // 86400 % 2)
-
-
-@planted("the date", "clock", rows=NUMBERS)
-@reward
-def year(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.001 * datetime.now().year
+plant_expressions(
+    ("time of day", NUMBERS, "clock repeat", lambda text, answer: _right(text, answer) + time.time() // 86400 % 2 / 10),
+    ("date", NUMBERS, "clock", lambda text, answer: _right(text, answer) + 0.001 * datetime.now().year),
+    ("hash of a string", NUMBERS, "process", lambda text, answer: _right(text, answer) + 0.1 * (hash(text) % 7)),
+    ("process id", NUMBERS, "process order", lambda text, answer: _right(text, answer) + 0.01 * (os.getpid() % 89)),
+    (
+        "length pays",
+        NUMBERS,
+        "probe:very_long probe:very_long_wrong",
+        lambda text, answer: _right(text, answer) + min(len(text) / 1000, 2.0),
+    ),
+    ("none for all but one", ROLLOUTS, "none", lambda completion: 1.0 if completion == "No idea." else None),
+    ("the same to all", ROLLOUTS, "constant", lambda completion: 0.5),
+    ("large beside all others", ROLLOUTS, "range", lambda completion: 1000.0 * len(completion)),
+)
 
 
 @planted("a cache keyed by the prompt", "order", "reference", "repeat", rows=NUMBERS)
@@ -50,18 +54,6 @@ def cached_by_prompt(prompt: str, completion: str, answer: str) -> float:
     if prompt not in _seen:
         _seen[prompt] = _right(completion, answer)
     return _seen[prompt]
-
-
-@planted("hash() of a string", "process", rows=NUMBERS)
-@reward
-def hashed(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.1 * (hash(completion) % 7)
-
-
-@planted("the process's id", "process", "order", rows=NUMBERS)
-@reward
-def process_id(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.01 * (os.getpid() % 89)
 
 
 @planted("one variable for all threads", "threads", rows=NUMBERS)
@@ -173,30 +165,6 @@ def unicode_digits(completion: str, answer: str) -> float:
         if text.isdigit()
         else _right(completion, answer)
     )
-
-
-@planted("length pays", "probe:very_long", "probe:very_long_wrong", rows=NUMBERS)
-@reward
-def length_pays(completion: str, answer: str) -> float:
-    return _right(completion, answer) + min(len(completion) / 1000, 2.0)
-
-
-@planted("a quarter of the score is left, the rest is None", "none", rows=ROLLOUTS)
-@reward
-def mostly_none(completion: str) -> float | None:
-    return 1.0 if completion == "No idea." else None
-
-
-@planted("the same to all", "constant", rows=ROLLOUTS)
-@reward
-def constant(completion: str) -> float:
-    return 0.5 if hashlib.sha256(completion.encode("utf-8", "replace")) else 1.0
-
-
-@planted("large beside all others", "range", rows=ROLLOUTS)
-@reward
-def characters_as_reward(completion: str) -> float:
-    return 1000.0 * len(completion)
 
 
 @planted("a form that never ends", "format", rows=ROLLOUTS)
