@@ -6,7 +6,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
+import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
@@ -18,68 +19,47 @@ from guerdon.profile import Profile, profile
 from guerdon.profile.checks import values
 from guerdon.profile.checks.survival import CHECK
 from guerdon.profile.finding import Check
-from guerdon.profile.load_rewards import load
 from guerdon.profile.subject import OutOfTime, Subject
-from tests.cli.conftest import write_rewards
 from tests.profile.measuring import few_repeats  # noqa: F401 - for all tests here
 
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
 
-HOSTILE = """
-import os, subprocess, sys, time
-from guerdon import reward
 
-@reward
-def hangs(completion: str, answer: str) -> float:
-    while answer == "17":
+def _hang() -> None:
+    while True:
         time.sleep(0.01)
-    return 1.0
 
-@reward
-def exits(completion: str, answer: str) -> float:
-    if answer == "18":
-        os._exit(3)
-    return 1.0
 
-@reward
-def allocates(completion: str, answer: str) -> float:
-    if answer == "19":
-        bytearray(10_000_000_000)
-    return 1.0
-
-@reward
-def floods(completion: str, answer: str) -> float:
-    if answer == "20":
-        for _ in range(1000):
-            print("x" * 1000)
-    return 1.0
-
-@reward
-def leaves(completion: str, answer: str) -> float:
-    subprocess.Popen(["sleep", "60"])
-    return 1.0
-
-@reward
-def fails(completion: str, answer: str) -> float:
+def _fail() -> None:
     raise ValueError("no such thing")
 
-@reward
-def backtracks(completion: str, answer: str) -> float:
-    time.sleep(len(completion) ** 2 / 1e10)
-    return 1.0
-"""
+
+HOSTILE: dict[str, Callable[[str, str], object]] = {
+    "hangs": lambda completion, answer: answer == "17" and _hang(),
+    "exits": lambda completion, answer: answer == "18" and os._exit(3),
+    "allocates": lambda completion, answer: answer == "19" and bytearray(10_000_000_000),
+    "floods": lambda completion, answer: answer == "20" and print("x\n" * 500_000),
+    "leaves": lambda completion, answer: subprocess.Popen(["sleep", "60"]),
+    "fails": lambda completion, answer: _fail(),
+    "backtracks": lambda completion, answer: time.sleep(len(completion) ** 2 / 1e10),
+}
+
+
+def acting(name: str, act: Callable[[str, str], object]) -> Any:
+    """A function that gives each row 1 after it has acted."""
+
+    def acts(completion: str, answer: str) -> float:
+        act(completion, answer)
+        return 1.0
+
+    return reward(acts, name=name)
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+def hostile() -> Profile:
     """The profile of functions that hang, crash, flood and leave things behind."""
-    file, path = write_rewards(tmp_path_factory.mktemp("hostile"), HOSTILE), list(sys.path)
-    try:
-        with load(str(file)) as dispatcher:
-            return profile(dispatcher, ROWS, checks=[], prompts=2, generations=2, timeout=1.0, memory_limit=300_000_000)
-    finally:
-        sys.path[:] = path
-        sys.modules.pop(file.stem, None)
+    functions = [acting(*each) for each in HOSTILE.items()]
+    return profile(functions, ROWS, checks=[], prompts=2, generations=2, timeout=1.0, memory_limit=300_000_000)
 
 
 @pytest.mark.parametrize(
