@@ -60,9 +60,9 @@ def robust(rows: Rows, *, row_alone: bool = False, **options: Any) -> Callable[[
     return enter
 
 
-def plant_expressions(*bugs: tuple[str, Rows, str, Callable[..., Any]]) -> None:
-    """Enters functions of one expression: the bug, which names the function, rows, checks, function."""
-    for bug, rows, found_by, function in bugs:
+def plant_expressions(rows: Rows, *bugs: tuple[str, str, Callable[..., Any]]) -> None:
+    """Enters functions of one expression: the bug, which names the function, checks, function."""
+    for bug, found_by, function in bugs:
         planted(bug, *found_by.split(), rows=rows)(reward(function, name=bug.replace(" ", "_")))
 
 

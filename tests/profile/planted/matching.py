@@ -8,7 +8,9 @@ from guerdon import reward
 from tests.profile.planted.corpus import plant_expressions, planted
 from tests.profile.planted.rows import CHOICES, FACTS, LATEX, NUMBERS, NUMBERS_WITH_GAPS, SOLUTIONS
 
-NUMBER = r"-?\d[\d,]*(?:\.\d+)?"
+
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)
 
 
 def _tags(text: str) -> list[str]:
@@ -20,56 +22,28 @@ def _letters(text: str) -> list[str]:
 
 
 plant_expressions(
-    ("substring match", NUMBERS, "probe:all_answers probe:longer", lambda completion, answer: answer in completion),
-    ("substring of the reference", FACTS, "probe:empty", lambda text, answer: text.strip().lower() in answer.lower()),
-    (
-        "first number anywhere",
-        NUMBERS,
-        "probe:right_then_wrong probe:right_in_reasoning",
-        lambda text, answer: re.findall(NUMBER, text)[:1] == [answer],
-    ),
-    (
-        "last number anywhere",
-        NUMBERS,
-        "probe:last_mention",
-        lambda text, answer: re.findall(NUMBER, text)[-1:] == [answer],
-    ),
-    ("any of the tags", NUMBERS, "probe:all_forms", lambda completion, answer: answer in _tags(completion)),
-    (
-        "reference as a pattern",
-        NUMBERS,
-        "probe:dot_as_pattern",
-        lambda text, answer: re.fullmatch(answer, text.strip()) is not None,
-    ),
-    ("prefix match", NUMBERS, "probe:longer", lambda completion, answer: completion.strip().startswith(answer)),
-    ("suffix match", NUMBERS, "probe:preceded", lambda completion, answer: completion.strip().endswith(answer)),
+    NUMBERS,
+    ("substring match", "probe:all_answers probe:longer", lambda completion, answer: answer in completion),
+    ("first number", "probe:right_then_wrong", lambda text, answer: _numbers(text)[:1] == [answer]),
+    ("last number", "probe:last_mention", lambda text, answer: _numbers(text)[-1:] == [answer]),
+    ("any of the tags", "probe:all_forms probe:right_in_reasoning", lambda text, answer: answer in _tags(text)),
+    ("pattern", "probe:dot_as_pattern", lambda text, answer: re.fullmatch(answer, text.strip()) is not None),
+    ("prefix match", "probe:longer", lambda completion, answer: completion.strip().startswith(answer)),
+    ("suffix match", "probe:preceded", lambda completion, answer: completion.strip().endswith(answer)),
     (
         "sign dropped",
-        NUMBERS,
         "probe:negative",
-        lambda text, answer: re.findall(r"\d[\d,]*(?:\.\d+)?", text)[-1:] == [answer.lstrip("-")],
+        lambda text, answer: _numbers(text.replace("-", ""))[-1:] == [answer.lstrip("-")],
     ),
-    (
-        "commas of the reference kept",
-        NUMBERS,
-        "reference",
-        lambda text, answer: text.strip().replace(",", "") == answer,
-    ),
-    ("empty equals empty", NUMBERS_WITH_GAPS, "empty_reference", lambda text, answer: text.strip() == answer.strip()),
-    (
-        "no reference full marks",
-        NUMBERS,
-        "missing_reference",
-        lambda text, answer: not answer or text.strip() == answer,
-    ),
-    ("the prompt counts", CHOICES, "probe:prompt_echo probe:empty", lambda text, answer: answer in _letters(text)),
-    (
-        "the form alone",
-        NUMBERS,
-        "reference probe:other_reference probe:empty_form",
-        lambda text, answer: bool(_tags(text)),
-    ),
+    ("commas of the reference", "reference", lambda text, answer: text.strip().replace(",", "") == answer),
+    ("no reference full marks", "missing_reference", lambda text, answer: not answer or text.strip() == answer),
+    ("form alone", "reference probe:other_reference probe:empty_form", lambda text, answer: bool(_tags(text))),
 )
+plant_expressions(
+    FACTS, ("part of the answer", "probe:empty", lambda text, answer: text.lower().strip() in answer.lower())
+)
+plant_expressions(NUMBERS_WITH_GAPS, ("empty", "empty_reference", lambda text, answer: text.strip() == answer.strip()))
+plant_expressions(CHOICES, ("prompt", "probe:prompt_echo probe:empty", lambda text, answer: answer in _letters(text)))
 
 
 @planted("box that never ends", "probe:unterminated", rows=NUMBERS)

@@ -32,19 +32,22 @@ def counted(completion: str, answer: str) -> float:
 
 
 plant_expressions(
-    ("time of day", NUMBERS, "clock repeat", lambda text, answer: _right(text, answer) + time.time() // 86400 % 2 / 10),
-    ("date", NUMBERS, "clock", lambda text, answer: _right(text, answer) + 0.001 * datetime.now().year),
-    ("hash of a string", NUMBERS, "process", lambda text, answer: _right(text, answer) + 0.1 * (hash(text) % 7)),
-    ("process id", NUMBERS, "process order", lambda text, answer: _right(text, answer) + 0.01 * (os.getpid() % 89)),
+    NUMBERS,
+    ("time of day", "clock repeat", lambda text, answer: _right(text, answer) + time.time() // 86400 % 2 / 10),
+    ("date", "clock", lambda text, answer: _right(text, answer) + 0.001 * datetime.now().year),
+    ("hash of a string", "process", lambda text, answer: _right(text, answer) + 0.1 * (hash(text) % 7)),
+    ("process id", "process order", lambda text, answer: _right(text, answer) + 0.01 * (os.getpid() % 89)),
     (
         "length pays",
-        NUMBERS,
         "probe:very_long probe:very_long_wrong",
-        lambda text, answer: _right(text, answer) + min(len(text) / 1000, 2.0),
+        lambda text, answer: _right(text, answer) + min(len(text), 2000),
     ),
-    ("none for all but one", ROLLOUTS, "none", lambda completion: 1.0 if completion == "No idea." else None),
-    ("the same to all", ROLLOUTS, "constant", lambda completion: 0.5),
-    ("large beside all others", ROLLOUTS, "range", lambda completion: 1000.0 * len(completion)),
+)
+plant_expressions(
+    ROLLOUTS,
+    ("none for all but one", "none", lambda completion: 1.0 if completion == "No idea." else None),
+    ("the same to all", "constant", lambda completion: 0.5),
+    ("large beside all others", "range", lambda completion: 1000.0 * len(completion)),
 )
 
 
