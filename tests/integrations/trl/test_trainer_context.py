@@ -92,9 +92,6 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     return made
 
 
-# --- the trainer behind a call
-
-
 def test_the_trainer_is_found_behind_either_recorder() -> None:
     trainer, memories = Trainer(), dict[Any, TrainerMemory]()
     for name in ("log_extra", "log_metric"):
@@ -173,9 +170,6 @@ def test_explicit_choice_is_not_warned_of(options: dict[str, Any], of_dispatcher
         assert OldGRPOTrainer(reward_funcs=dispatcher.reward_funcs).score(*"abcd") == [[1.0] * 4]
 
 
-# --- ranks agree
-
-
 def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
     context = TRLTrainerContext(TrainerMemory(), Trainer())
     assert context.agree(None, None) is None
@@ -238,9 +232,6 @@ def test_ranks_are_asked_on_the_trainers_thread_alone(ranks: Ranks) -> None:
         assert len(ranks.gathered) == asked
     assert got[0] is error
     assert str(got[1]) == "rank 0: mine"
-
-
-# --- logs
 
 
 def test_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None:
