@@ -65,7 +65,7 @@ def _no_rows(folder: Path) -> None:
     (folder / "notes.txt").write_text("mine")
 
 
-# What is done to the folder, the file that is named, and what is said of it.
+# The damage, the file that is named, and the reason.
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "foreign": (
         lambda folder: pq.write_table(pa.table({"a": [1]}), folder / "data.parquet"),

@@ -13,7 +13,7 @@ from guerdon.profile.measurement import Measurement, measure
 
 @pytest.fixture(autouse=True, scope="module")
 def few_repeats() -> Iterator[None]:
-    """Short calls are watched a few times, not two thousand, in modules that are not about their CPU."""
+    """Short calls are watched a few times, not two thousand, where no test is about their CPU."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measurement, "_MOST_REPEATS", 16)
         yield
