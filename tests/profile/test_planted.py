@@ -7,7 +7,7 @@ import pytest
 from guerdon.profile import Check, audit
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import counted
-from tests.profile.planted import matching, sound, state  # noqa: F401 - they fill the corpus
+from tests.profile.planted import matching, sound, state, verified  # noqa: F401 - they fill the corpus
 from tests.profile.planted.corpus import PLANTED, ROBUST, PlantedDefect, Robust, name_of
 
 CHECK_OF = {
@@ -42,7 +42,12 @@ def test_planted_bugs_are_found(entry: PlantedDefect) -> None:
         assert all(example.row is None or 0 <= example.row < len(entry.rows) for example in finding.examples)
 
 
-@pytest.mark.parametrize("entry", ROBUST, ids=name_of)
+@pytest.mark.parametrize(
+    "entry",
+    # Each of some hundred probes takes a tenth of a second with math-verify.
+    [pytest.param(one, marks=pytest.mark.whole if name_of(one) == "verified" else ()) for one in ROBUST],
+    ids=name_of,
+)
 def test_robust_functions_are_not_called_wrong(entry: Robust) -> None:
     checks = [check for check in CHECKS if not entry.row_alone or check.id not in OF_STATE]
     findings = counted(audit(entry.function, entry.rows, checks=checks, **entry.options))

@@ -6,7 +6,7 @@ import re
 
 from guerdon import reward
 from tests.profile.planted.corpus import plant_expressions, planted
-from tests.profile.planted.rows import CHOICES, FACTS, LATEX, NUMBERS, NUMBERS_WITH_GAPS, SOLUTIONS
+from tests.profile.planted.rows import CHOICES, FACTS, LATEX, NUMBERS, NUMBERS_WITH_GAPS, PERCENTS, SOLUTIONS
 
 
 def _numbers(text: str) -> list[str]:
@@ -24,9 +24,21 @@ def _letters(text: str) -> list[str]:
 plant_expressions(
     NUMBERS,
     ("substring match", "probe:all_answers probe:longer", lambda completion, answer: answer in completion),
-    ("first number", "probe:right_then_wrong", lambda text, answer: _numbers(text)[:1] == [answer]),
+    ("first tag", "probe:right_then_wrong", lambda text, answer: _tags(text)[:1] == [answer]),
+    (
+        "first number",
+        "probe:right_then_wrong probe:right_in_reasoning",
+        lambda text, answer: _numbers(text)[:1] == [answer],
+    ),
     ("last number", "probe:last_mention", lambda text, answer: _numbers(text)[-1:] == [answer]),
-    ("any of the tags", "probe:all_forms probe:right_in_reasoning", lambda text, answer: answer in _tags(text)),
+    ("any of the tags", "probe:all_forms", lambda text, answer: answer in _tags(text)),
+    (
+        "tag that never ends",
+        "probe:unterminated",
+        lambda text, answer: (
+            "<answer>" in text and text.split("<answer>")[-1].replace("</answer>", "").strip() == answer
+        ),
+    ),
     ("pattern", "probe:dot_as_pattern", lambda text, answer: re.fullmatch(answer, text.strip()) is not None),
     ("prefix match", "probe:longer", lambda completion, answer: completion.strip().startswith(answer)),
     ("suffix match", "probe:preceded", lambda completion, answer: completion.strip().endswith(answer)),
@@ -40,10 +52,17 @@ plant_expressions(
     ("form alone", "reference probe:other_reference probe:empty_form", lambda text, answer: bool(_tags(text))),
 )
 plant_expressions(
-    FACTS, ("part of the answer", "probe:empty", lambda text, answer: text.lower().strip() in answer.lower())
+    FACTS,
+    ("part of the answer", "probe:empty", lambda text, answer: text.lower().strip() in answer.lower()),
+    ("lower of one side", "reference", lambda text, answer: text.strip().lower() == answer),
+    ("strip takes letters", "reference", lambda text, answer: text.strip().strip("answer: ") == answer),
 )
 plant_expressions(NUMBERS_WITH_GAPS, ("empty", "empty_reference", lambda text, answer: text.strip() == answer.strip()))
-plant_expressions(CHOICES, ("prompt", "probe:prompt_echo probe:empty", lambda text, answer: answer in _letters(text)))
+plant_expressions(
+    CHOICES,
+    ("any letter", "probe:all_answers probe:right_then_wrong", lambda text, answer: answer in _letters(text)),
+    ("prompt", "probe:prompt_echo probe:empty", lambda prompt, text, answer: answer in _letters(text)),
+)
 
 
 @planted("box that never ends", "probe:unterminated", rows=NUMBERS)
@@ -102,6 +121,16 @@ def other_locale(completion: str, answer: str) -> float:
         return text.strip().replace(".", "").replace(",", ".")
 
     return float(read(completion) == read(answer) != "")
+
+
+@planted("per cent of one side", "reference", rows=PERCENTS)
+@reward
+def percent_one_side(completion: str, answer: str) -> float:
+    try:
+        given = float(completion.strip().rstrip("%")) / (100 if completion.strip().endswith("%") else 1)
+        return float(given == float(answer.rstrip("%")))
+    except ValueError:
+        return 0.0
 
 
 @planted("nan passes the tolerance", "probe:nan", rows=NUMBERS)

@@ -29,6 +29,8 @@ SOLUTIONS = [
 ]
 NUMBERS_WITH_GAPS: list[dict[str, Any]] = [*NUMBERS, {"prompt": "How many stars are there?", "answer": ""}]
 
+PERCENTS = [{"prompt": f"Which share is {n} of 400?", "answer": f"{n / 4:g}%"} for n in range(12, 220, 14)]
+
 _FACTS = [
     ("Which planet is nearest to the sun?", "Mercury"),
     ("Who wrote the play Hamlet?", "William Shakespeare"),

@@ -169,8 +169,8 @@ WHOLE = [
     for row in NUMBERS
 ]
 EXPRESSIONS: list[tuple[str, Any, str | None, Callable[..., float]]] = [
-    ("tag_exact", REASONED, None, lambda text, answer: _last_tag(text) == answer != ""),
-    ("whole_completions", WHOLE, "{gold}", lambda text, answer: _last_tag(text) == answer != ""),
+    ("tag_exact", REASONED, None, lambda text, answer: bool(answer) and _last_tag(text) == answer),
+    ("whole_completions", WHOLE, "{gold}", lambda text, answer: bool(answer) and _last_tag(text) == answer),
     ("boxed_exact", LATEX, None, lambda text, solution: _boxed(text) == _boxed(solution) is not None),
     ("soft_length", ROLLOUTS, None, lambda text: max(0.0, 1.0 - max(0, len(text) - 200) / 400)),
     # Right answers lose a little for length, wrong ones are all the same.
@@ -178,9 +178,14 @@ EXPRESSIONS: list[tuple[str, Any, str | None, Callable[..., float]]] = [
         "shaped_by_length",
         NUMBERS,
         None,
-        lambda text, answer: (text.strip() == answer) * (1 - min(len(text), 999) / 1e4),
+        lambda text, answer: (1 - min(len(text), 1000) / 10_000) if answer and text.strip() == answer else 0.0,
     ),
-    ("own_form", NUMBERS, "Therefore: {answer}!", lambda text, answer: text.strip() == f"Therefore: {answer}!"),
+    (
+        "own_form",
+        NUMBERS,
+        "Therefore: {answer}!",
+        lambda text, answer: bool(answer) and text.strip() == f"Therefore: {answer}!",
+    ),
 ]
 for _name, _rows, _reference, _function in EXPRESSIONS:
     _options = {} if _reference is None else {"reference": _reference}

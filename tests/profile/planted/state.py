@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import statistics
 import sys
@@ -12,10 +13,11 @@ from typing import Any
 
 from guerdon import StatefulReward, group_reward, reward
 from tests.profile.planted.corpus import plant_expressions, planted
-from tests.profile.planted.rows import CHATS, NUMBERS, ROLLOUTS
+from tests.profile.planted.rows import CHATS, FACTS, NUMBERS, ROLLOUTS
 
 _calls = 0
 _seen: dict[Any, float] = {}
+_best = 0.0
 _current = ""
 
 
@@ -33,14 +35,32 @@ def counted(completion: str, answer: str) -> float:
 
 plant_expressions(
     NUMBERS,
+    ("random bonus", "repeat", lambda text, answer: _right(text, answer) + 0.01 * random.random()),
     ("time of day", "clock repeat", lambda text, answer: _right(text, answer) + time.time() // 86400 % 2 / 10),
     ("date", "clock", lambda text, answer: _right(text, answer) + 0.001 * datetime.now().year),
     ("hash of a string", "process", lambda text, answer: _right(text, answer) + 0.1 * (hash(text) % 7)),
     ("process id", "process order", lambda text, answer: _right(text, answer) + 0.01 * (os.getpid() % 89)),
     (
+        "cache keyed by length",
+        "order reference repeat",
+        lambda text, answer: _seen.setdefault((answer, len(text)), _right(text, answer)),
+    ),
+    (
         "length pays",
         "probe:very_long probe:very_long_wrong",
-        lambda text, answer: _right(text, answer) + min(len(text), 2000),
+        lambda text, answer: _right(text, answer) + min(len(text) / 1000, 2.0),
+    ),
+)
+plant_expressions(
+    FACTS,
+    (
+        "order of a set",
+        "process",
+        lambda text, answer: sum(
+            1.0 / (place + 1)
+            for place, word in enumerate(set(answer.lower().split()) | {"of", "in", "a"})
+            if word in text.lower().split()
+        ),
     ),
 )
 plant_expressions(
@@ -59,6 +79,15 @@ def cached_by_prompt(prompt: str, completion: str, answer: str) -> float:
     return _seen[prompt]
 
 
+@planted("divided by the best so far", "order", "repeat", rows=NUMBERS)
+@reward
+def of_the_best(completion: str, answer: str) -> float:
+    global _best
+    value = _right(completion, answer) * (1 + len(completion) / 100)
+    _best = max(_best, value)
+    return value / _best if _best else 0.0
+
+
 @planted("one variable for all threads", "threads", rows=NUMBERS)
 @reward(lane="thread")
 def shared_variable(completion: str, answer: str) -> float:
@@ -73,6 +102,21 @@ def batch_mean(completions: list[str], answer: list[str], **columns: Any) -> lis
     scores = [_right(completion, right) for completion, right in zip(completions, answer, strict=True)]
     mean = statistics.fmean(scores)
     return [score - mean for score in scores]
+
+
+@planted("one row off", "batch", "reference", rows=NUMBERS)
+def one_off(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
+    shifted = answer[1:] + answer[:1]
+    return [_right(completion, right) for completion, right in zip(completions, shifted, strict=True)]
+
+
+@planted("penalty for what stood before it in the batch", "batch", "order", rows=NUMBERS)
+def duplicates(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
+    found = []
+    for place, (completion, right) in enumerate(zip(completions, answer, strict=True)):
+        repeated = any(other[:6] == completion[:6] for other in completions[:place])
+        found.append(_right(completion, right) - (0.5 if repeated else 0.0))
+    return found
 
 
 @planted("sorted answers", "reference", "order", "batch", rows=NUMBERS)
