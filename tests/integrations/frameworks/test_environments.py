@@ -117,13 +117,21 @@ def test_rolls_reward_worker() -> None:
     assert {tensor.dtype for tensor in rewards.batch.values()} == {torch.float16}
 
 
-def test_roll_arguments_reach_the_functions_and_rewards_fit_into_its_float16() -> None:
+def test_roll_arguments_reach_the_functions() -> None:
     def look(prompt: str, completion: str, completion_ids: list[int], label: str) -> float:
-        assert (prompt, completion, list(completion_ids), label) == ("2+2", label, [*map(ord, label)], completion)
-        return 1e6 if label == "ab" else -1e6
+        assert (prompt, completion, list(completion_ids), label) == ("2+2", "ab", [97, 98], "4")
+        return 1.0
 
     compute = roll.reward_function(Dispatcher([reward(look, lane="thread")]), tokenizer=Tokenizer(), failure_value=0.0)
-    data = {"prompts": tokens("2+2", "2+2"), "responses": tokens("ab", "c")}
+    data = DataProto({"prompts": tokens("2+2"), "responses": tokens("ab")}, {"label": np.array(["4"], dtype=object)})
+    assert compute(data).batch["scores"].tolist() == [1.0]
+
+
+def test_rewards_beyond_rolls_float16() -> None:
+    def far(text: str) -> float:
+        return 1e6 if text == "a" else -1e6
+
+    compute = roll.reward_function(Dispatcher([reward(far, lane="thread")]), tokenizer=Tokenizer(), failure_value=0.0)
     with pytest.warns(GuerdonWarning, match="2 of 2 rewards, 1e\\+06 first, are beyond the 65504"):
-        rewards = compute(DataProto(data, {"label": np.array(["ab", "c"], dtype=object)}))
+        rewards = compute(DataProto({"prompts": tokens("2", "2"), "responses": tokens("a", "b")}, {}))
     assert rewards.batch["scores"].tolist() == [65504.0, -65504.0]
