@@ -38,6 +38,10 @@ from guerdon.rewards import math_equal
 right = rewards.math_reward("answer")
 thinks = rewards.think_format()
 """
+OPTIONS = """
+import guerdon
+d = guerdon.Dispatcher([guerdon.reward(lambda text: 1.0, name="a")])
+"""
 
 
 @pytest.mark.parametrize(
@@ -47,8 +51,9 @@ thinks = rewards.think_format()
         (SHAPES, ": plain, a", ("plain", "a")),
         (SHAPES, ":Long.inner", ("inner",)),
         (OURS, "", ("math_reward", "think_format")),
+        (OPTIONS, "", ("a",)),
     ],
-    ids=["in order, once", "named", "an attribute", "that come with Guerdon"],
+    ids=["in order, once", "named", "an attribute", "that come with Guerdon", "of a dispatcher"],
 )
 def test_functions_are_found(tmp_path: Path, code: str, named: str, found: tuple[str, ...]) -> None:
     with load(f"{write_rewards(tmp_path, code)}{named}", workers=3) as dispatcher:

@@ -155,6 +155,17 @@ def test_a_journal_and_an_output_that_is_there_are_never_written_to(
     assert sorted((path.name, path.read_bytes()) for path in journal.iterdir()) == before
 
 
+def test_a_rewards_file_whose_dispatcher_keeps_a_journal_does_not_write_to_it(
+    guerdon: Command, journal: Path, tmp_path: Path
+) -> None:
+    text = MENDED.format(limit=3) + "\ndispatcher = guerdon.Dispatcher([short], weights=[2.0])\n"
+    ended = guerdon("replay", journal, write_rewards(tmp_path, text), "--json")
+    assert json.loads(ended.out)["total"]["mean"]["now"] > 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir() and path.name != "__pycache__") == [
+        "journal"
+    ]
+
+
 def test_without_pyarrow_it_says_what_to_install(
     guerdon: Command, journal: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

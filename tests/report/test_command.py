@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from guerdon._insight.journal.parts import find_parts
@@ -201,12 +202,32 @@ def test_a_folder_that_this_user_may_not_read_is_refused(
         (lambda path: write_part(path, table([{**row(), "function": None}])), "none of them names its function"),
         (lambda path: write_open_part(path, table([]), cut=20), "nothing was written yet"),
         (lambda path: write_part(path, table([row()], schema="2")), "has schema 2, this version of Guerdon reads 1"),
+        (lambda path: write_open_part(path, table([row()], schema="next")), "has schema next"),
+        (
+            lambda path: write_part(path, table([row()]).drop_columns("status")),
+            "is no part of a journal: it lacks the column 'status'",
+        ),
         (
             lambda path: write_part(path, table([row()])).write_bytes(b"no Parquet"),
             "run-1-r0-4242-00000.parquet can't be read as a part of a journal",
         ),
+        (
+            lambda path: pq.write_table(table([row()]).replace_schema_metadata(None), write_part(path, table([]))),
+            "run-1-r0-4242-00000.parquet is no part of a journal: its metadata name no schema",
+        ),
     ],
-    ids=["absent", "empty", "no rows", "no names", "just begun", "newer", "damaged"],
+    ids=[
+        "absent",
+        "empty",
+        "no rows",
+        "no names",
+        "just begun",
+        "newer",
+        "named",
+        "another table",
+        "damaged",
+        "other files",
+    ],
 )
 def test_unreportable_paths_are_refused(
     make: Any, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -218,6 +239,13 @@ def test_unreportable_paths_are_refused(
     assert printed in shown
     assert shown.startswith("guerdon: ")
     assert not out.exists()
+
+
+def test_a_page_that_cannot_be_written_is_refused(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(journal), "-o", str(tmp_path / "no" / "folder.html")]) == 2
+    assert "can't be written: there is no folder" in capsys.readouterr().err
 
 
 def test_without_pyarrow_it_says_what_to_install(
