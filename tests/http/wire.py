@@ -50,6 +50,12 @@ def request_of(connection: socket.socket) -> bytes:
             return found
 
 
+def good(connection: socket.socket) -> None:
+    while True:
+        request_of(connection)
+        connection.sendall(ANSWER)
+
+
 @contextmanager
 def wired(*handles: Handle) -> Iterator[Wire]:
     """Handles connections in turn, all later ones as the last; a connection is closed when its
