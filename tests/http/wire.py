@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-Handle = Callable[[socket.socket], None]
+Handle = Callable[[socket.socket], object]
 
 BODY = b'{"choices": [{"message": {"content": "Score: 7"}}]}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
