@@ -118,6 +118,32 @@ def question(body: dict[str, Any]) -> str:
     return str(body["messages"][-1]["content"])
 
 
+class RequestCounter:
+    """Counts the requests that are here at once, each for a moment.
+
+    Attributes:
+        most: The most requests so far.
+        release: What a request waits for besides, for a minute at most.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._here = self.most = 0
+        self._lock = threading.Lock()
+        self.release = threading.Event()
+        self.release.set()
+
+    def __call__(self, path: str, body: dict[str, Any]) -> Any:
+        with self._lock:
+            self._here += 1
+            self.most = max(self.most, self._here)
+        self.release.wait(60)
+        time.sleep(0.02)
+        with self._lock:
+            self._here -= 1
+        return self._answer(path, body)
+
+
 def length(path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Judges the length of what it is asked about."""
     return chat_completion(str(len(question(body))))

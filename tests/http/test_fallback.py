@@ -15,8 +15,9 @@ from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.findings import findings
 from guerdon._insight.report.summary import summarise
+from tests.http.scoring import only, scored
 from tests.http.server import Server as Served
-from tests.http.server import chat_completion, free_port, question, serving
+from tests.http.server import chat_completion, free_port, length, serving
 
 ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
 
@@ -24,7 +25,7 @@ ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "r
 @pytest.fixture
 def second() -> Iterator[Served]:
     """A judge that gives the length of what it is asked about."""
-    with serving(lambda path, body: chat_completion(str(len(question(body))))) as server:
+    with serving(length) as server:
         yield server
 
 
@@ -33,18 +34,13 @@ def graded(url: str, second: Served, **options: Any) -> Any:
     return judge(**{**ASK, "base_url": url, "name": "small", "fallback": other, **options})
 
 
-def scored(function: Any, completions: list[str]) -> Any:
-    with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-        return dispatcher.score(completions=completions)
-
-
 @pytest.mark.fault(
     "a judge fails on some samples, and has a `fallback`",
     sees="the second judge's scores there, and the first one's reason in `extra`",
 )
 def test_samples_on_which_the_first_judge_fails_go_to_the_second(second: Served) -> None:
     def first(path: str, body: dict[str, Any]) -> Any:
-        asked = str(body["messages"][0]["content"])
+        asked = body["messages"][0]["content"]
         return (500, {"error": "out of memory"}) if asked == "bad" else chat_completion("7")
 
     with serving(first) as server:
@@ -123,14 +119,10 @@ def test_both_reasons_are_told_where_both_fail() -> None:
         function = judge(
             **ASK, base_url=f"{server.url}/a", fallback=judge(**ASK, base_url=f"{server.url}/b", name="other")
         )
-        with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["x"])
-    assert result.status.item() == Status.ERROR
-    (failure,) = result.failures()
-    assert "judge: " in failure.reason
-    assert "/a/chat/completions" in failure.reason
-    assert "; other: " in failure.reason
-    assert "/b/chat/completions" in failure.reason
+        failure = only(scored(function))
+    assert failure.status is Status.ERROR
+    for part in ("judge: ", "/a/chat/completions", "; other: ", "/b/chat/completions"):
+        assert part in failure.reason
 
 
 def test_a_fallback_of_several_functions_shows_which_one_scored(second: Served) -> None:
@@ -152,8 +144,8 @@ def test_a_fallback_of_several_functions_shows_which_one_scored(second: Served) 
 def test_a_reward_service_can_stand_in() -> None:
     with serving(lambda path, body: {"score": 0.5}) as service:
         other = http_reward(service.url, name="service")
-        with Dispatcher([judge(**ASK, base_url=f"http://127.0.0.1:{free_port()}", fallback=other)]) as dispatcher:
-            assert dispatcher.score(prompts=["p"], completions=["x"]).rewards.item() == 0.5
+        function = judge(**ASK, base_url=f"http://127.0.0.1:{free_port()}", fallback=other)
+        assert scored(function, prompts=["p"]).rewards.item() == 0.5
 
 
 URL = "http://127.0.0.1:9/v1"

@@ -30,7 +30,7 @@ from guerdon import (
 from tests.clock import eventually
 from tests.http.comparisons import comparing, fair
 from tests.http.scoring import judging, only, scored
-from tests.http.server import Server, chat_completion, free_port, question, serving, silent
+from tests.http.server import RequestCounter, Server, chat_completion, free_port, question, serving, silent
 
 NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
 
@@ -266,30 +266,18 @@ def of_several_requests(kind: str, server: Server) -> Any:
 
 @pytest.mark.parametrize("kind", ["votes", "panel", "pairwise"])
 def test_requests_stay_within_the_limit_and_are_seen(kind: str) -> None:
-    now, most = 0, 0
-    lock, seen_together = threading.Lock(), threading.Event()
-
-    def counting(path: str, body: dict[str, Any]) -> Any:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        seen_together.wait(60)
-        time.sleep(0.02)
-        with lock:
-            now -= 1
-        return fair(path, body) if "<" in question(body) else chat_completion("1")
-
-    with serving(counting) as server, Dispatcher([of_several_requests(kind, server)]) as dispatcher:
+    load = RequestCounter(lambda path, body: fair(path, body) if "<" in question(body) else chat_completion("1"))
+    load.release.clear()
+    with serving(load) as server, Dispatcher([of_several_requests(kind, server)]) as dispatcher:
         pending = dispatcher.submit(completions=["1", "2", "3", "4"] * 4, prompts=["p"] * 16, num_generations=4)
         seen = 0
         while not pending.done:
             seen = max(seen, len(dispatcher.dump(timeout=0.1)))
             if seen > 1:
-                seen_together.set()
+                load.release.set()
             time.sleep(0.005)
         assert not np.isnan(pending.result().rewards).any()
-    assert 1 < most <= (5 if kind == "panel" else 4)
+    assert 1 < load.most <= (5 if kind == "panel" else 4)
     assert 1 < seen <= 5
 
 
