@@ -69,23 +69,6 @@ def test_requests_in_flight_are_answered(tmp_path: Path, sign: int) -> None:
     assert len(printed.splitlines()) == 1
 
 
-def test_a_drained_server_is_not_ready_and_takes_nothing(tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    with serving(tmp_path, functions="", text=SLOW) as one, connect(one) as busy, connect(one) as other:
-        busy.sendall(request(sample(str(go))))
-        # One that is served already, so that it stays when the listener goes.
-        other.sendall(request(b"{", length=1000))
-        in_flight(one, 1)
-        one.process.send_signal(signal.SIGTERM)
-        until(lambda: refuses(one))
-        go.touch()
-        answer = b""
-        while b'"reward":1.0' not in answer:  # head and body may come apart
-            part = busy.recv(1 << 16)
-            assert part, answer
-            answer += part
-
-
 @pytest.mark.fault(
     "SIGTERM, and a request takes longer than `--drain-timeout`",
     sees="it is answered by 503, its call is cancelled; exit code 0",
