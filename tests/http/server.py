@@ -1,4 +1,4 @@
-"""A server that judges and keeps what it is sent, in this process or in one of its own."""
+"""A server that judges and keeps its requests, in this process or in a process of its own."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class RequestCounter:
 
 
 def length(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Judges the length of what it is asked about."""
+    """Judges the length of the question."""
     return chat_completion(str(len(question(body))))
 
 

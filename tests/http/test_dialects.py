@@ -46,7 +46,7 @@ def asked(answer: Any, base: str = "/v1", **options: Any) -> tuple[Any, Any, str
 
 
 # Answers in OpenAI's form with more fields than OpenAI's, and the usage that they state.
-# Each row has the fields of the answer, of its choice, its message and its usage, and the usage that counts.
+# Each row has fields of the answer, the choice, the message and the usage, and the counted usage.
 PROVIDERS: dict[str, tuple[dict[str, Any], ...]] = {
     # https://ai.google.dev/gemini-api/docs/openai: the total has the tokens of its thoughts
     "gemini": (

@@ -66,7 +66,7 @@ def ask(manager: Any, data: Any, order: list[int] | None = None) -> list[Any]:
 
 
 def scores(answers: list[Any]) -> list[float]:
-    """Of those that are no exceptions."""
+    """The rewards of all answers but exceptions."""
     return [answer["reward_score"] for answer in answers if isinstance(answer, dict)]
 
 
