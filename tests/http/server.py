@@ -150,7 +150,7 @@ def length(path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve_alone() -> None:
-    """Judges lengths at the port that is its argument, each after some seconds, until it is killed."""
+    """Judges lengths at a port, each after a delay in seconds, until it is killed."""
     with Server(length, delay=float(sys.argv[2]), port=int(sys.argv[1])) as server:
         print("ready", flush=True)
         server.serve_forever()
