@@ -20,53 +20,38 @@ import pytest
 from tests.serve.serving import RunningServer
 
 
-async def openrlhf_scores(urls: list[str], queries: list[str], prompts: list[str], labels: list[str]) -> list[Any]:
-    """The samples are shared out over the servers; a new session for each request, five tries."""
-    share = (len(queries) + len(urls) - 1) // len(urls)
+async def openrlhf_scores(url: str, queries: list[str], prompts: list[str], labels: list[str]) -> Any:
+    """A new session for each request, five tries."""
     timeout = aiohttp.ClientTimeout(total=180)
-
-    async def post(url: str, payload: dict[str, Any]) -> Any:
-        problem: Exception | None = None
-        for _ in range(5):
-            try:
-                async with (
-                    aiohttp.ClientSession(timeout=timeout) as session,
-                    session.post(url, json=payload) as response,
-                ):
-                    response.raise_for_status()
-                    return await response.json()
-            except aiohttp.ClientError as error:
-                problem = error
-            await asyncio.sleep(0.01)
-        raise RuntimeError("no reward after 5 tries") from problem
-
-    parts = [slice(index * share, (index + 1) * share) for index in range(len(urls))]
-    return await asyncio.gather(
-        *(
-            post(url, {"query": queries[part], "prompts": prompts[part], "labels": labels[part]})
-            for url, part in zip(urls, parts, strict=True)
-        )
-    )
-
-
-async def slime_reward(session: aiohttp.ClientSession, url: str, sample: dict[str, Any], tries: int) -> Any:
-    """Ten tries in slime, one in miles."""
-    for attempt in range(tries):
+    payload = {"query": queries, "prompts": prompts, "labels": labels}
+    problem: Exception | None = None
+    for _ in range(5):
         try:
-            async with session.post(url, json=sample) as response:
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.post(url, json=payload) as response:
                 response.raise_for_status()
                 return await response.json()
-        except aiohttp.ClientError:
-            if attempt + 1 == tries:
-                raise
-    raise AssertionError
+        except aiohttp.ClientError as error:
+            problem = error
+        await asyncio.sleep(0.01)
+    raise RuntimeError("no reward after 5 tries") from problem
 
 
 async def slime_rewards(url: str, samples: list[dict[str, Any]], tries: int = 10) -> list[Any]:
-    """One request a sample, over one session with 64 connections."""
+    """One request a sample, over one session with 64 connections; ten tries in slime, one in miles."""
     connector = aiohttp.TCPConnector(limit=64, enable_cleanup_closed=True)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
-        return await asyncio.gather(*(slime_reward(session, url, sample, tries) for sample in samples))
+
+        async def reward(sample: dict[str, Any], left: int) -> Any:
+            try:
+                async with session.post(url, json=sample) as response:
+                    response.raise_for_status()
+                    return await response.json()
+            except aiohttp.ClientError:
+                if left == 1:
+                    raise
+            return await reward(sample, left - 1)
+
+        return await asyncio.gather(*(reward(sample, tries) for sample in samples))
 
 
 async def gym_run(url: str, row: dict[str, Any], answer: list[dict[str, Any]]) -> dict[str, Any]:
@@ -81,9 +66,7 @@ async def gym_run(url: str, row: dict[str, Any], answer: list[dict[str, Any]]) -
             found: dict[str, Any] = await verified.json()
     assert isinstance(found["reward"], float)
     assert found["response"] == response
-    assert {name: found[name] for name in row if name != "instance_config"} == {
-        name: value for name, value in row.items() if name != "instance_config"
-    }
+    assert all(found[name] == value for name, value in row.items() if name != "instance_config")
     return found
 
 
@@ -100,9 +83,9 @@ def message(text: str) -> dict[str, Any]:
 def test_openrlhf(served: RunningServer) -> None:
     url = served.url + "/openrlhf?function=correct&eos_token=</s>"
     queries = ["<s>2 + 2 = 4</s>", "<s>2 + 3 = 6</s>", "no prompt"]
-    found = asyncio.run(openrlhf_scores([url], queries, ["2 + 2 = ", "2 + 3 = ", ""], ["4", "5", "no prompt"]))
-    assert found == [{"rewards": [1.0, 0.0, 1.0], "scores": [1.0, 0.0, 1.0], "extra_logs": {}}]
-    (one,) = asyncio.run(openrlhf_scores([url], ["2 + 2 = 4</s>"], ["2 + 2 = "], ["4"]))
+    found = asyncio.run(openrlhf_scores(url, queries, ["2 + 2 = ", "2 + 3 = ", ""], ["4", "5", "no prompt"]))
+    assert found == {"rewards": [1.0, 0.0, 1.0], "scores": [1.0, 0.0, 1.0], "extra_logs": {}}
+    one = asyncio.run(openrlhf_scores(url, ["2 + 2 = 4</s>"], ["2 + 2 = "], ["4"]))
     assert one["rewards"] == [1.0]
 
 
@@ -142,7 +125,7 @@ def test_openrlhf_is_refused_where_a_prompt_is_not_in_its_query(served: RunningS
 def test_openrlhf_gets_no_number_for_a_failure(served: RunningServer) -> None:
     url = served.url + "/openrlhf?function=correct"
     with pytest.raises(RuntimeError) as caught:
-        asyncio.run(openrlhf_scores([url], ["a: raise"], ["a: "], ["4"]))
+        asyncio.run(openrlhf_scores(url, ["a: raise"], ["a: "], ["4"]))
     assert isinstance(caught.value.__cause__, aiohttp.ClientResponseError)
     assert caught.value.__cause__.status == 422
     body = {"query": ["a: 4", "a: raise"], "prompts": ["a: ", "a: "], "labels": ["4", "4"]}
