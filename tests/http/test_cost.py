@@ -11,6 +11,7 @@ import time
 import warnings
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -319,35 +320,20 @@ def test_the_name_of_a_run() -> None:
     assert run_id({"GUERDON_RUN_ID": "mine", "TORCHELASTIC_RUN_ID": "a"}) == "mine"
 
 
-class FakeRay:
-    """What `run_id` asks of Ray."""
-
-    joined = True
-
-    def is_initialized(self) -> bool:
-        return self.joined
-
-    def get_runtime_context(self) -> FakeRay:
-        return self
-
-    def get_session_name(self) -> str:
-        return "session_2026-11-23_07-14-05_123456_1"
-
-    def get_job_id(self) -> str:
-        return "01000000"
-
-
 def test_a_run_of_ray_is_its_session_and_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", FakeRay())
+    session = "session_2026-11-23_07-14-05_123456_1"
+    context = SimpleNamespace(get_session_name=lambda: session, get_job_id=lambda: "01000000")
+    ray: Any = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "ray", ray)
     assert run_id({}) == "2026-11-23_07-14-05_123456_1-01000000"
     assert run_id({"SLURM_JOB_ID": "17", "TORCHELASTIC_RUN_ID": "none"}).endswith("-01000000")
     assert run_id({"TORCHELASTIC_RUN_ID": "a"}) == "a"
     assert run_id({"GUERDON_RUN_ID": "mine"}) == "mine"
-    monkeypatch.setattr(FakeRay, "joined", False)
+    ray.is_initialized = lambda: False
     assert run_id({"SLURM_JOB_ID": "17"}) == "17"
     # An older Ray has no session's name; another module of that name has nothing.
-    monkeypatch.setattr(FakeRay, "joined", True)
-    monkeypatch.delattr(FakeRay, "get_session_name")
+    ray.is_initialized = lambda: True
+    del context.get_session_name
     assert run_id({}) == ""
     monkeypatch.setitem(sys.modules, "ray", object())
     assert run_id({"SLURM_JOB_ID": "17"}) == "17"

@@ -106,9 +106,8 @@ def test_a_fallback_that_answers_everything_is_seen_in_log_and_report(second: Se
             log_metric=lambda name, value: logged.setdefault(name, []).append(value),
         )
     assert logged["guerdon/small/fallback_frac"] == [1.0]
-    (found,) = (
-        one for one in findings(aggregates(summarise(find_parts(str(tmp_path))))) if "fallback" in one["message"]
-    )
+    every = findings(aggregates(summarise(find_parts(str(tmp_path)))))
+    (found,) = (one for one in every if "fallback" in one["message"])
     assert found["severity"] == "warning"
     assert found["message"].startswith("small has 100 % of its scores from its fallback")
     assert "can't connect" in found["message"]
@@ -116,10 +115,8 @@ def test_a_fallback_that_answers_everything_is_seen_in_log_and_report(second: Se
 
 def test_both_reasons_are_told_where_both_fail() -> None:
     with serving(lambda path, body: (400, {"error": path})) as server:
-        function = judge(
-            **ASK, base_url=f"{server.url}/a", fallback=judge(**ASK, base_url=f"{server.url}/b", name="other")
-        )
-        failure = only(scored(function))
+        other = judge(**ASK, base_url=f"{server.url}/b", name="other")
+        failure = only(scored(judge(**ASK, base_url=f"{server.url}/a", fallback=other)))
     assert failure.status is Status.ERROR
     for part in ("judge: ", "/a/chat/completions", "; other: ", "/b/chat/completions"):
         assert part in failure.reason
@@ -181,9 +178,8 @@ def test_a_judge_with_votes_stands_in(second: Served) -> None:
 
 
 def test_each_of_both_has_its_own_prompt_and_parser(second: Served) -> None:
-    other = judge(
-        server=Server(second.url), model="m", prompt="{prompt}", parse=parse.number(range=(0, 100)), name="large"
-    )
+    way = parse.number(range=(0, 100))
+    other = judge(server=Server(second.url), model="m", prompt="{prompt}", parse=way, name="large")
     with (
         serving(lambda path, body: (422, {})) as server,
         Dispatcher([judge(**ASK, base_url=server.url, fallback=other)]) as dispatcher,
