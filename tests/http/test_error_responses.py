@@ -8,7 +8,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,6 @@ SECRET = "sk-very-secret"
 BROKEN = "ConnectionError: 127.0.0.1:"
 GOOD = chat_completion("Score: 7")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-
-Fate = Callable[[Handler], None]
 
 
 def reset(handler: Handler) -> None:

@@ -216,7 +216,7 @@ def test_importable_functions_are_recognised(monkeypatch: pytest.MonkeyPatch) ->
         assert not importable(name), name
 
 
-def test_only_functions_of_the_process_lane_are_serialized(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_functions_of_the_process_lane_are_serialized() -> None:
     lock = threading.Lock()
     thread = spec_of(reward(closes_over(lock), lane="thread"))
     check_serializable(thread)

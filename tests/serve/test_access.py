@@ -126,7 +126,7 @@ def test_a_token_in_the_path_stays_secret(tmp_path: Path, token_file: Path) -> N
     assert TOKEN.encode() not in command
 
 
-def test_http_reward_brings_the_token(guarded: RunningServer, token_file: Path, tmp_path: Path) -> None:
+def test_http_reward_brings_the_token(guarded: RunningServer, tmp_path: Path) -> None:
     single = tmp_path / "one"
     single.write_text(TOKEN)
     guard = Server(guarded.url + "/score", api_key_file=str(single))

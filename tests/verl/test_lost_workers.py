@@ -322,7 +322,7 @@ def test_workers_of_ours_alone_are_started_again(verls: Any, base: Any) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["RewardLoopManager", "RewardLoopWorker"])
-def test_another_verl_is_left_as_it_is(verls: Any, base: Any, lacks: str) -> None:
+def test_another_verl_is_left_as_it_is(verls: Any, lacks: str) -> None:
     delattr(verls, lacks)
     with pytest.warns(
         GuerdonWarning, match="in this version of verl: a reward worker that is lost .* is not started again"
