@@ -85,7 +85,7 @@ def test_a_server_that_refuses_connections_is_left_out() -> None:
 def test_a_replica_that_refuses_at_once_draws_no_traffic(refusal: Any) -> None:
     texts = ["x" * (1 + index % 50) for index in range(512)]
 
-    def scored(servers: list[Server]) -> tuple[float, Any]:
+    def timed(servers: list[Server]) -> tuple[float, Any]:
         with Dispatcher([asked(urls(servers), limit=Limit(concurrency=24))], max_failure_rate=1.0) as dispatcher:
             dispatcher.score(completions=["x"] * 3)
             begun = time.monotonic()
@@ -93,8 +93,8 @@ def test_a_replica_that_refuses_at_once_draws_no_traffic(refusal: Any) -> None:
             return time.monotonic() - begun, result
 
     with several(3, delay=0.1) as healthy, serving(lambda path, body: refusal) as refuses:
-        alone, _ = scored(healthy)
-        seconds, result = scored([*healthy, refuses])
+        alone, _ = timed(healthy)
+        seconds, result = timed([*healthy, refuses])
     right = result.rewards.ravel() == [float(len(text)) for text in texts]
     assert right.mean() >= 0.99, f"{len(refuses.bodies)} requests were refused"
     assert (result.status.ravel()[~right] == Status.ERROR).all()
@@ -148,7 +148,8 @@ def test_reason_names_one_endpoint_if_all_are_down() -> None:
 def test_the_samples_of_a_group_go_to_one_server() -> None:
     completions = [f"{group:04d}" for group in range(64) for _ in range(8)]
     with several(4, delay=0.05) as servers:
-        scored(asked(urls(servers), limit=Limit(concurrency=64)), completions, num_generations=8)
+        result = scored(asked(urls(servers), limit=Limit(concurrency=64)), completions, num_generations=8)
+        assert (result.status == Status.OK).all()
         together = 0
         for group in range(64):
             counts = [sum(question(body) == f"{group:04d}" for body in server.bodies) for server in servers]

@@ -42,9 +42,12 @@ async def wait(text: str) -> float:
 Asked = list["asyncio.Task[Answer]"]
 
 
-def ask_together(one: RunningServer, bodies: list[object], go: Path, enough: Callable[[Asked], bool]) -> list[Answer]:
+def ask_together(
+    one: RunningServer, bodies: list[object], go: Path, enough: Callable[[Asked], bool], *, seconds: float = 60.0
+) -> list[Answer]:
     """Answers to requests that are in flight together, a connection each; those whose connection is
-    closed have the status 0. The server's function, `WAITS`, goes on once there are enough."""
+    closed have the status 0. The server's function, `WAITS`, goes on once there are enough, which
+    takes so many seconds at most."""
 
     async def ask_all() -> list[Answer]:
         connector = aiohttp.TCPConnector(limit=0)
@@ -55,7 +58,7 @@ def ask_together(one: RunningServer, bodies: list[object], go: Path, enough: Cal
                     return Answer(response.status, dict(response.headers), await response.text())
 
             asked = [asyncio.create_task(ask(body)) for body in bodies]
-            await asyncio.to_thread(until, lambda: enough(asked), seconds=100)
+            await asyncio.to_thread(until, lambda: enough(asked), seconds=seconds)
             await asyncio.to_thread(go.touch)
             found = await asyncio.gather(*asked, return_exceptions=True)
             return [one if isinstance(one, Answer) else Answer(0, {}, "") for one in found]
@@ -70,7 +73,8 @@ def test_two_thousand_requests_in_flight(tmp_path: Path) -> None:
         def all_are_in_flight(_: object) -> bool:
             return one.metric("guerdon_serve_samples_in_flight") == len(texts)
 
-        answers = ask_together(one, [{"text": text} for text in texts], go, all_are_in_flight)
+        bodies: list[object] = [{"text": text} for text in texts]
+        answers = ask_together(one, bodies, go, all_are_in_flight, seconds=100)
         assert [answer.json["reward"] for answer in answers] == [float(len(text)) for text in texts]
         assert one.metric('guerdon_serve_requests_total{path="/score",status="200"}') == REQUESTS
         assert one.end()[0] == 0
