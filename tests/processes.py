@@ -38,12 +38,6 @@ def descriptors() -> dict[int, str]:
     return found
 
 
-def memory(what: str) -> int:
-    """``VmRSS``, now, or ``VmHWM``, the most since the last reset; in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024
-
-
 def eventfds() -> int:
     """Counts the descriptors that wake somebody who waits, without those of garbage."""
     gc.collect()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.http.scoring import asked
-from tests.http.server import Handler, chat_completion, serving
-from tests.processes import run_python
+from tests.http.server import chat_completion
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +35,32 @@ def test_a_request_is_called_what_the_header_says_where_the_body_does_not(
 
 
 LONGEST = 16 << 20
+SERVER = """
+import sys, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        head, end = b'{"choices": [{"message": {"content": "', b'. Score: 7"}}]}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(LENGTH))
+        self.end_headers()
+        self.wfile.write(head)
+        left, piece = LENGTH - len(head) - len(end), b"word " * 4096
+        while left:
+            left -= self.wfile.write(piece[:left])
+        self.wfile.write(end)
+
+    def log_message(self, *_): ...
+
+LENGTH = int(sys.argv[1])
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
 
 
 @pytest.mark.fault(
@@ -42,27 +69,28 @@ LONGEST = 16 << 20
 )
 def test_the_longest_answer_takes_bounded_memory() -> None:
     """Its body and its text are there at once."""
-    begin, end = b'{"choices": [{"message": {"content": "', b'. Score: 7"}}]}'
-    words = (b"word " * (LONGEST // 5))[: LONGEST - 1 - len(begin) - len(end)]
-
-    def answer(handler: Handler) -> None:
-        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (LONGEST - 1)
-        for piece in (head, begin, words, end):
-            handler.wfile.write(piece)
-
     ask = """
-    import sys
-    from guerdon import Dispatcher, Limit
-    from tests.http.scoring import judging
-    from tests.processes import memory
-    with Dispatcher([judging(sys.argv[1], timeout=100, retries=0, limit=Limit(concurrency=1))]) as dispatcher:
-        dispatcher.endpoints("judge").set(sys.argv[1])  # starts the engine
-        before = memory("VmHWM")
-        result = dispatcher.score(completions=[f"x{index}" for index in range(2)])
-        assert result.rewards.ravel().tolist() == [7.0] * 2, [one.reason for one in result.failures()][:1]
-        print(memory("VmHWM") - before)
-    """
-    with serving(lambda path, body: answer) as server:
-        grown = int(run_python(ask, server.url, cwd=ROOT).stdout)
-    print(f"{grown / 2**20:.0f} MB")
-    assert grown < 4 * LONGEST
+import resource, sys
+from guerdon import Dispatcher, Limit, judge
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+made = judge(base_url=sys.argv[1], model="m", prompt="{completion}", timeout=100, retries=0, limit=Limit(concurrency=1))
+with Dispatcher([made]) as dispatcher:
+    dispatcher.endpoints("judge").set(sys.argv[1])  # starts the engine
+    before = peak()
+    result = dispatcher.score(completions=[f"x{index}" for index in range(2)])
+    assert result.rewards.ravel().tolist() == [7.0] * 2, [one.reason for one in result.failures()][:1]
+    print(peak() - before)
+"""
+    command = [sys.executable, "-c", SERVER, str(LONGEST - 1)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+            ran = subprocess.run(
+                [sys.executable, "-c", ask, url], cwd=ROOT, capture_output=True, text=True, timeout=120
+            )
+        finally:
+            server.kill()
+    assert ran.returncode == 0, ran.stderr
+    print(f"{int(ran.stdout) / 2**20:.0f} MB")
+    assert int(ran.stdout) < 4 * LONGEST

@@ -10,7 +10,7 @@ import numpy as np
 
 from guerdon import Dispatcher, Limit, parse
 from tests.http.scoring import judging
-from tests.processes import memory, started_python
+from tests.processes import started_python
 
 CALLS = 192
 LENGTH = 512 << 10
@@ -50,6 +50,12 @@ def patient_server() -> Iterator[str]:
     with started_python(SERVER) as process:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+
+
+def memory(what: str) -> int:
+    """``VmRSS``, now, or ``VmHWM``, the most since the last reset; in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024
 
 
 def test_long_prompts_in_flight_are_no_copies() -> None:

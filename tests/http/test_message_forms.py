@@ -197,7 +197,7 @@ def test_comparisons_show_images_that_samples_share_and_their_own() -> None:
 
     names = "1234"
     columns = {"asked": ["http://x/0"] * 4, "picture": [[f"http://x/{name}"] for name in names], "num_generations": 4}
-    options = {"prompt": "{completion_a} or {completion_b}", "images": ["asked", "picture_a", "picture_b"]}
+    options: Any = {"prompt": "{completion_a} or {completion_b}", "images": ["asked", "picture_a", "picture_b"]}
     result, _ = asked(strict, names, make=pairwise, columns=columns, **options)
     assert result.failures() == []
     assert np.argmax(result.rewards) == 3
