@@ -37,7 +37,7 @@ async def openrlhf_scores(url: str, queries: list[str], prompts: list[str], labe
 
 
 async def slime_rewards(url: str, samples: list[dict[str, Any]], tries: int = 10) -> list[Any]:
-    """One request a sample, over one session with 64 connections; ten tries in slime, one in miles."""
+    """One request a sample, 64 connections; slime tries ten times, miles once."""
     connector = aiohttp.TCPConnector(limit=64, enable_cleanup_closed=True)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
 

@@ -34,7 +34,7 @@ from guerdon import reward
 @reward(timeout=250)
 async def wait(text: str) -> float:
     while not os.path.exists(os.environ["GO"]):
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
     return float(len(text))
 """
 
