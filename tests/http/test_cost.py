@@ -122,6 +122,7 @@ def test_a_reward_service_may_report_too() -> None:
     service = partial(http_reward, columns=["completion"])
     result, _ = asked(answer, ["a"] * 8, make=service, batch_size=4, price={"input": 1e6, "output": 0})
     used = result.usage["http_reward"]
+    assert result.rewards.ravel().tolist() == [1.0] * 8
     assert (used["requests"], used["prompt_tokens"], used["cost"]) == (2, 80, 80.0)
     result, _ = asked(lambda path, body: {"score": 1.0}, make=service)
     used = result.usage["http_reward"]

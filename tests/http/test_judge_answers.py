@@ -124,6 +124,5 @@ def test_the_same_through_a_judge() -> None:
     ],
 )
 def test_wrong_options_are_refused(make: Any, message: str) -> None:
-
     with pytest.raises(RegistrationError, match=message):
         make()

@@ -60,7 +60,9 @@ def proxy(handle: Handle, no_proxy: str = "") -> Iterator[Wire]:
     with wired(handle) as wire, pytest.MonkeyPatch.context() as patch:
         patch.setenv("http_proxy", wire.url)
         for name in ("no_proxy", "NO_PROXY"):
-            patch.setenv(name, no_proxy)
+            patch.delenv(name, raising=False)
+        if no_proxy:
+            patch.setenv("no_proxy", no_proxy)
         yield wire
 
 
@@ -149,7 +151,7 @@ def test_options_of_tls_that_do_not_hold_are_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("hello")
     with pytest.raises(RegistrationError, match="reward function 'judge'") as raised:
-        judging(options.pop("base_url", HTTPS), **options)
+        judging(HTTPS, **options)
     assert reason in str(raised.value)
 
 

@@ -164,8 +164,11 @@ def test_tokens_are_counted_from_columns_of_all_kinds_and_in_an_open_batch() -> 
 
 
 def test_uncountable_tokens_are_refused_before_any_call() -> None:
+    def made(tokens: Any) -> Dispatcher:
+        return Dispatcher([on_lane(functions.one, "asyncio", limit=Limit(tpm=100, tokens=tokens))])
+
     def score(tokens: Any) -> None:
-        with Dispatcher([on_lane(functions.one, "asyncio", limit=Limit(tpm=100, tokens=tokens))]) as dispatcher:
+        with made(tokens) as dispatcher:
             dispatcher.score(completions=["a"])
 
     for counted in (None, float("nan"), -1, True, "7"):
@@ -179,9 +182,9 @@ def test_uncountable_tokens_are_refused_before_any_call() -> None:
     with pytest.raises(DataError, match="sample 0: ZeroDivisionError"):
         score(lambda completion: 1 // 0)
     with pytest.raises(RegistrationError, match="log_metric: it only counts"):
-        score(lambda completion, log_metric: 1.0)
+        made(lambda completion, log_metric: 1.0)
     with pytest.raises(RegistrationError, match="takes \\*columns"):
-        score(lambda *columns: 1.0)
+        made(lambda *columns: 1.0)
 
 
 def test_later_may_be_any_real_number() -> None:

@@ -210,7 +210,8 @@ def test_a_module_that_was_loaded_by_path_travels_by_value(tmp_path: Path, monke
 def test_importable_functions_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     made = types.ModuleType("made_up")
     monkeypatch.setitem(sys.modules, "made_up", made)
-    for name in ("json.decoder", "os.path", "builtins", "cloudpickle.cloudpickle", "guerdon._functions.spec", __name__):
+    others = "cloudpickle.cloudpickle", "guerdon._functions.spec", __name__
+    for name in ("json", "json.decoder", "os.path", "builtins", *others):
         assert importable(name), name
     for name in ("__main__", "__mp_main__", "made_up", "made_up.sub", "not_loaded_at_all"):
         assert not importable(name), name
