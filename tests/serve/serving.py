@@ -151,13 +151,15 @@ def serving(
             process.stderr.close()
 
 
-async def answer_of(dispatcher: Any, path: str, body: bytes) -> tuple[Answer, str]:
+async def answer_of(
+    dispatcher: Any, path: str, body: bytes, *, method: str = "POST", drain: Drain | None = None
+) -> tuple[Answer, str]:
     """The application's answer to a request without a server, and its metrics."""
     permits = Permits(8, 64 << 20)
     counters = Counters(permits)
-    app = make_app(dispatcher, ServerSettings(), Drain(), permits, counters)
+    app = make_app(dispatcher, ServerSettings(), drain or Drain(), permits, counters)
     headers = [(b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "root_path": ""}
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers, "root_path": ""}
     sent: list[Any] = []
     bodies = [body]
 

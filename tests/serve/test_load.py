@@ -55,7 +55,8 @@ def ask_together(
 
             async def ask(body: object) -> Answer:
                 async with session.post(one.url + "/score", json=body) as response:
-                    return Answer(response.status, dict(response.headers), await response.text())
+                    headers = {name.lower(): value for name, value in response.headers.items()}
+                    return Answer(response.status, headers, await response.text())
 
             asked = [asyncio.create_task(ask(body)) for body in bodies]
             await asyncio.to_thread(until, lambda: enough(asked), seconds=seconds)
