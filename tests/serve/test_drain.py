@@ -74,7 +74,7 @@ def test_a_body_that_is_still_to_come_holds_up_no_answer(tmp_path: Path) -> None
     go = tmp_path / "go"
     with serving(tmp_path, functions="", text=SLOW) as one, connect(one) as busy, connect(one) as other:
         busy.sendall(request(sample(str(go))))
-        # One that is served already, so that it stays when the listener goes.
+        # A request is under way here, so the connection outlives the listener.
         other.sendall(request(b"{", length=1000))
         in_flight(one, 1)
         one.process.send_signal(signal.SIGTERM)
