@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from guerdon import group_reward, reward
+import pytest
+
+from guerdon import Dispatcher, RewardBatch, group_reward, reward
+
+
+def shared_dispatcher(functions: Sequence[Any], **options: Any) -> Any:
+    """A fixture: one dispatcher of the functions for all tests of a module."""
+
+    @pytest.fixture(scope="module")
+    def dispatcher() -> Iterator[Dispatcher]:
+        with Dispatcher(functions, **options) as made:
+            yield made
+
+    return dispatcher
+
+
+def streamed(dispatcher: Dispatcher, *additions: dict[str, Any], **options: Any) -> RewardBatch:
+    """The result of an open batch to which columns are added, one `add` each."""
+    stream = dispatcher.stream(**options)
+    for columns in additions:
+        stream.add(**columns)
+    stream.finish()
+    return stream.result(timeout=100)
 
 
 def on_lane(function: Callable[..., Any], lane: str, decorate: Any = reward, **options: Any) -> Any:

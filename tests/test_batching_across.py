@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Limit, PendingBatch, StatefulReward, Status, reward
+from tests.simple import on_lane, shared_dispatcher
 
 LANES = ("process", "thread", "asyncio")
 ONE: Any = {"limit": Limit(concurrency=1), "timeout": 60}
@@ -195,63 +196,59 @@ class CentredReward(StatefulReward):
         return [None if score is None else score - max(known) for score in scores]
 
 
-BAD = ("raise", "nan", "none", "kill")
+BAD = ("raise", "nan", "none", "text", "kill")
 
 
-def scored(completions: list[str], **row: Any) -> list[Any]:
-    if "kill" in completions:
-        os._exit(1)
-    if "raise" in completions:
-        raise ValueError("a bad sample")
-    odd = {"nan": math.nan, "none": None}
-    return [odd.get(text, float(len(text))) for text in completions]
+# The most samples in a call of each function. A function of the third size ends its process.
+SIZES = (1, 3, 5, 8)
 
 
-def gentle(completions: list[str]) -> list[Any]:
-    """Ends no process."""
-    return scored(["raise" if text == "kill" else text for text in completions])
+def bounded(lane: str, most: int) -> Any:
+    kills = (lane, most) == ("process", 5)
+
+    def scored(completions: list[str]) -> list[Any]:
+        if not 1 <= len(completions) <= most:
+            raise SystemExit(f"a call has {len(completions)} samples")
+        if kills and "kill" in completions:
+            os._exit(1)
+        if {"raise", "kill"} & set(completions):
+            raise ValueError("a bad sample")
+        odd = {"nan": math.nan, "none": None, "text": "1"}
+        return [odd.get(text, float(len(text))) for text in completions]
+
+    return on_lane(scored, lane, name=f"{lane}-{most}", batch_size=most)
 
 
-async def agentle(completions: list[str]) -> list[Any]:
-    await asyncio.sleep(0)
-    return gentle(completions)
-
-
-def serial(text: str, lane: str) -> tuple[float, Status]:
+def serial(text: str, function: str) -> tuple[float, Status]:
     if text == "none":
         return math.nan, Status.ABSTAINED
-    if text == "kill" and lane == "process":
+    if text == "kill" and function == "process-5":
         return math.nan, Status.CRASHED
     return (math.nan, Status.ERROR) if text in BAD else (float(len(text)), Status.OK)
 
 
-@pytest.fixture(scope="module")
-def every_lane() -> Iterator[Dispatcher]:
-    functions = [
-        reward(scored, name="process", batch_size=5),
-        reward(gentle, name="thread", lane="thread", batch_size=8),
-        reward(agentle, name="asyncio", batch_size=8),
-        reward(CentredReward(), name="centred", lane="thread", batch_size=4),
-    ]
-    with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
-        yield made
+every_lane = shared_dispatcher(
+    [*(bounded(lane, most) for lane in LANES for most in SIZES), reward(CentredReward(), lane="thread", batch_size=4)],
+    workers=2,
+    max_failure_rate=1.0,
+)
 
 
-text = st.one_of(*[st.text(max_size=5)] * 5, st.sampled_from(BAD[:3]), st.sampled_from(BAD))
-batches = st.lists(st.tuples(st.lists(text, min_size=1, max_size=6), st.booleans()), min_size=2, max_size=8)
+text = st.one_of(*[st.text(max_size=5)] * 5, st.sampled_from(BAD[:4]), st.sampled_from(BAD))
+batches = st.lists(st.tuples(st.lists(text, min_size=1, max_size=40), st.booleans()), min_size=1, max_size=8)
 
 
-@settings(max_examples=max(1, settings().max_examples // 6))
-@given(batches)
+@settings(max_examples=max(1, settings().max_examples // 5))
+@given(batches, st.booleans())
 def test_each_of_many_batches_ends_as_in_a_serial_loop(
-    every_lane: Dispatcher, given: list[tuple[list[str], bool]]
+    every_lane: Dispatcher, given: list[tuple[list[str], bool]], grouped: bool
 ) -> None:
     pending_batches = []
     for completions, more in given:
-        size = len(completions)
+        size = len(completions) if grouped else 1
         if more:
             pending_batches.append(every_lane.stream(num_generations=size))
-            pending_batches[-1].add(completions=completions[: size // 2 + 1])
+            pending_batches[-1].add(completions=completions[: len(completions) // 2 + 1])
         else:
             pending_batches.append(every_lane.submit(completions=completions, num_generations=size))
     for (completions, more), pending in zip(given, pending_batches, strict=True):
@@ -261,11 +258,15 @@ def test_each_of_many_batches_ends_as_in_a_serial_loop(
             pending.finish()
     for (completions, _), pending in zip(given, pending_batches, strict=True):
         result = pending.result(60)
-        for function, lane in enumerate(LANES):
-            wanted = [serial(one, lane) for one in completions]
-            assert result.status[0, :, function].tolist() == [state for _, state in wanted]
+        rewards, status = (array.reshape(len(completions), -1) for array in (result.rewards, result.status))
+        for function, name in enumerate(result.functions[:-1]):
+            wanted = [serial(one, name) for one in completions]
+            assert status[:, function].tolist() == [state for _, state in wanted]
             values = np.array([value for value, _ in wanted], np.float32)
-            assert np.array_equal(result.rewards[0, :, function], values, equal_nan=True)
+            assert np.array_equal(rewards[:, function], values, equal_nan=True)
         longest = max(map(len, completions))
-        assert result.rewards[0, :, 3].tolist() == [float(len(one) - longest) for one in completions]
-        assert len(list(pending.groups(timeout=60))) == 1
+        assert rewards[:, -1].tolist() == [float(len(one) - longest) if grouped else 0.0 for one in completions]
+        for failure in result.failures():
+            most = int(failure.function.split("-")[1])
+            assert failure.attempts <= math.ceil(math.log2(most)) + 1
+        assert len(list(pending.groups(timeout=60))) == len(result.rewards)
