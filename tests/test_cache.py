@@ -30,6 +30,7 @@ from guerdon import (
 from tests.clock import eventually
 from tests.http.server import chat_completion, serving
 from tests.processes import run_python, started_python
+from tests.simple import streamed
 
 fault = pytest.mark.fault
 
@@ -112,10 +113,7 @@ def test_asyncio_and_streams_use_the_folder(tmp_path: Path) -> None:
         asks = judge(base_url=f"{server.url}/v1", model="m", prompt="{completion}", cache=tmp_path)
         for _ in range(2):
             with Dispatcher([asks]) as dispatcher:
-                stream = dispatcher.stream()
-                stream.add(completions=["a", "b"])
-                stream.finish()
-                assert (stream.result().rewards == 7).all()
+                assert (streamed(dispatcher, {"completions": ["a", "b"]}).rewards == 7).all()
     assert len(server.bodies) == 2
 
 

@@ -11,15 +11,26 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-import guerdon
-from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, StatefulReward, Status, group_reward, reward
+from guerdon import (
+    ClosedError,
+    DataError,
+    Dispatcher,
+    RewardBatch,
+    RewardFailureError,
+    StatefulReward,
+    Status,
+    group_reward,
+    reward,
+)
 from tests.clock import eventually
 from tests.processes import eventfds
+from tests.simple import shared_dispatcher, streamed
 
 LONG = 200.0
 
@@ -63,10 +74,7 @@ class ShapedReward(StatefulReward):
         return [float(sum(score is not None for score in scores))] * len(scores)
 
 
-@pytest.fixture(scope="module")
-def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher([slept, plain], max_failure_rate=0.0) as made:
-        yield made
+dispatcher = shared_dispatcher([slept, plain], max_failure_rate=0.0)
 
 
 def batch(*pauses: float) -> dict[str, Any]:
@@ -151,17 +159,13 @@ def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Disp
         ({"group_timeout": -1}, "group_timeout=-1: expected seconds"),
         ({"group_timeout": "all"}, "group_timeout='all'"),
         ({"batch_timeout": "1"}, "batch_timeout='1'"),
+        ({"max_pending": 0}, "max_pending=0"),
     ],
 )
 def test_invalid_options_are_refused(dispatcher: Dispatcher, given: dict[str, Any], message: str) -> None:
+    submit = dispatcher.stream if "max_pending" in given else partial(dispatcher.submit, **batch(0.0, 0.0))
     with pytest.raises(DataError, match=message):
-        dispatcher.submit(**batch(0.0, 0.0), num_generations=2, **given)
-    assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
-
-
-def test_a_stream_that_cannot_be_is_refused(dispatcher: Dispatcher) -> None:
-    with pytest.raises(DataError, match="max_pending=0"):
-        dispatcher.stream(max_pending=0)
+        submit(num_generations=2, **given)
     assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
 
 
@@ -230,16 +234,12 @@ def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
 def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> None:
     """Nor the one of ``max_pending``."""
 
-    def streamed() -> guerdon.RewardBatch:
-        pending = dispatcher.stream(num_generations=2, max_pending=2)
-        for _ in range(3):
-            pending.add(**batch(0.0, 0.0))
-        pending.finish()
-        return pending.result()
+    def scored() -> RewardBatch:
+        return streamed(dispatcher, *[batch(0.0, 0.0)] * 3, num_generations=2, max_pending=2)
 
-    streamed()  # the runtime's own descriptors are there from now on
+    scored()  # the runtime's own descriptors are there from now on
     before = eventfds()
-    kept = [streamed() for _ in range(3)]
+    kept = [scored() for _ in range(3)]
     eventually(lambda: eventfds() <= before)
     assert [len(result) for result in kept] == [6, 6, 6]
 

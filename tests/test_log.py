@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_python
 
 # One function a lane, a retry, a timeout, one with a cache; secrets wherever there may be one.
 TRAINER = """
@@ -81,21 +80,13 @@ SEEN = (
 
 
 def run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    script = tmp_path / "trainer.py"
-    script.write_text(textwrap.dedent(TRAINER))
-    return subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "cache")],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_python(TRAINER, tmp_path / "cache", env=environment, timeout=120)
+    assert ended.stdout == "done\n", ended.stderr
+    return ended
 
 
 def test_it_has_the_seams_and_no_text_of_the_users(tmp_path: Path) -> None:
     ended = run(tmp_path, GUERDON_LOG="trace")
-    assert ended.stdout == "done\n", ended.stderr
     for event in SEEN:
         assert event in ended.stderr
     assert "s3cr3t" not in ended.stderr
@@ -131,7 +122,6 @@ def test_without_a_right_filter_and_file_nothing_is_logged(
     if "GUERDON_LOG_FILE" in environment:
         environment = {**environment, "GUERDON_LOG_FILE": str(tmp_path / environment["GUERDON_LOG_FILE"])}
     ended = run(tmp_path, **environment)
-    assert ended.stdout == "done\n"
     assert says in ended.stderr
     if "GUERDON_LOG_FILE" not in environment:
         assert "batch submitted" not in ended.stderr

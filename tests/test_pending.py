@@ -21,6 +21,7 @@ import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, PendingBatch, RewardFailureError, Status, reward
 from tests.clock import eventually
+from tests.simple import shared_dispatcher
 
 
 @reward(lane="thread")
@@ -35,10 +36,7 @@ async def sleepy(seconds: float) -> float:
     return seconds
 
 
-@pytest.fixture(scope="module")
-def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher([slow, sleepy], max_failure_rate=1.0) as made:
-        yield made
+dispatcher = shared_dispatcher([slow, sleepy], max_failure_rate=1.0)
 
 
 def batch(*seconds: float, size: int = 1) -> dict[str, Any]:
@@ -72,10 +70,7 @@ def waits(gate: threading.Event) -> float:
     return float(gate.wait(200))
 
 
-@pytest.fixture(scope="module")
-def waiting() -> Iterator[Dispatcher]:
-    with Dispatcher([waits], max_failure_rate=1.0) as made:
-        yield made
+waiting = shared_dispatcher([waits], max_failure_rate=1.0)
 
 
 def test_a_pending_batch_is_there_at_once(waiting: Dispatcher, gates: Gates) -> None:
