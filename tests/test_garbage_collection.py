@@ -11,13 +11,14 @@ import asyncio
 import gc
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonWarning, RewardFailureError, StatefulReward, Status, reward
 from tests.clock import eventually
+from tests.processes import without_collector
 from tests.simple import on_lane
 
 Refs = list[Callable[[], object]]
@@ -25,10 +26,8 @@ Refs = list[Callable[[], object]]
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+    with without_collector():
+        yield
 
 
 class Thing:
@@ -173,21 +172,17 @@ def test_a_setup_that_failed_keeps_nothing(lane: str) -> None:
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
 def test_a_dropped_dispatcher_ends_at_once(lane: str, closed: bool) -> None:
-    def scores(completion: str) -> float:
+    def function(completion: str) -> float:
         return 1.0
 
-    async def awaits(completion: str) -> float:
-        return 1.0
-
-    function = awaits if lane == "asyncio" else scores
-    made = Dispatcher([reward(function, name="one", lane=lane)], workers=1)
+    made = Dispatcher([on_lane(function, lane)], workers=1)
     made.score(completions=["a"])
     made.reward_funcs[0](prompts=["p"], completions=["a"])
     engine = made._engine.get()
     refs: Refs = [weakref.ref(made), weakref.ref(function)]
     if closed:
         made.close()
-    del made, function, scores, awaits
+    del made, function
     assert refs[0]() is None
     assert engine.closed
     assert let_go(refs)
