@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, PendingBatch, RewardFailureError, Status, reward
@@ -193,13 +192,6 @@ def test_a_forked_child_refuses_to_add_whatever_lock_was_held(dispatcher: Dispat
         stop.set()
         adding.join()
         pending.cancel()
-
-
-def test_values_of_a_group_are_those_of_its_samples(dispatcher: Dispatcher) -> None:
-    pending = dispatcher.submit(**batch(0.0, 0.0, 0.05, 0.1, size=2))
-    groups = {group.index: group for group in pending.groups()}
-    assert all(group.rewards.shape == group.status.shape == (2, 2) for group in groups.values())
-    np.testing.assert_allclose(groups[1].rewards, [[0.05, 0.05], [0.1, 0.1]], rtol=1e-6)
 
 
 def test_every_iteration_sees_every_group(waiting: Dispatcher, gates: Gates) -> None:

@@ -187,7 +187,6 @@ def test_constants_are_loaded_once_a_worker_and_batch(tmp_path: Path, how: str) 
 
 
 def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
-    """What can't be sent."""
     torch = pytest.importorskip("torch")
     # A worker imports torch for what it is sent.
     with Dispatcher([reward(lambda completion, value: 1.0, timeout=250)], workers=1) as made:

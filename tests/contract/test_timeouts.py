@@ -92,7 +92,6 @@ def test_a_sample_that_hangs_costs_what_the_docs_say() -> None:
     sees="nothing: the timeout begins when a call starts",
 )
 def test_row_5_timeout_does_not_count_the_queue() -> None:
-    """Far more work than one place can do within the timeout of a call."""
     with every_lane(timeout=4.0, limit=Limit(concurrency=1)) as made:
         result = made.score(completions=["c"] * 24, seconds=[0.2] * 24)
     assert result.status.max() == Status.OK, result.failures()
@@ -223,12 +222,6 @@ def test_timeouts_are_tried_again(tmp_path: Path) -> None:
     assert result.status.ravel().tolist() == [Status.OK] * 2
     assert result.attempts.ravel().tolist() == [2] * 2
     assert all(again - first >= 2.4 for first, again in attempts)
-
-
-def test_values_that_are_no_reward_are_not_tried_again(tmp_path: Path) -> None:
-    result, attempts = score(tmp_path, "invalid", 1, retries=5)
-    assert result.status.ravel().tolist() == [Status.ERROR] * 3
-    assert [len(each) for each in attempts] == [1] * 3
 
 
 def test_an_answer_that_says_when_to_come_back_is_obeyed(tmp_path: Path) -> None:

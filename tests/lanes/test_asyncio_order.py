@@ -216,7 +216,6 @@ def test_an_exit_in_a_task_of_a_call_fails_that_call_alone(error: type[BaseExcep
 
 
 def test_many_coroutines_at_once() -> None:
-    """All wait until two thousand do."""
     now = 0
     many = asyncio.Event()
 
