@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
@@ -12,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -168,18 +168,8 @@ def test_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) ->
     pending = dispatcher.stream(num_generations=2, max_pending=4)
     pending.add(**batch(0.0))  # a group that lacks samples is not waited for
     pending.add(**batch(LONG, LONG, LONG, 0.0, 0.0))
-    added = threading.Event()
 
-    def produce() -> None:
-        with contextlib.suppress(ClosedError):
-            pending.add(**batch(0.0, 0.0))
-            added.set()
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    assert not added.wait(0.5)
-
-    async def wait_for_room() -> list[int]:
+    async def wait_for_room() -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(pending.aadd(**batch(0.0, 0.0)), 0.2)
         waiting = asyncio.create_task(pending.aadd(**batch(0.0, 0.0)))
@@ -187,12 +177,14 @@ def test_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) ->
         pending.cancel()
         with pytest.raises(ClosedError, match="cancelled by the caller"):
             await waiting
-        return []
 
-    asyncio.run(wait_for_room())
-    thread.join(100)
-    assert not added.is_set()
-    assert not thread.is_alive()  # the cancel woke it
+    with ThreadPoolExecutor(1) as producer:
+        adding = producer.submit(pending.add, **batch(0.0, 0.0))
+        with pytest.raises(TimeoutError):
+            adding.result(0.5)
+        asyncio.run(wait_for_room())
+        with pytest.raises(ClosedError):  # the cancel woke it
+            adding.result(100)
 
 
 def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
@@ -210,10 +202,10 @@ def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
         other.finish()
         return len((await other.aresult(timeout=60)).rewards)
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    assert len(list(pending.groups(timeout=60))) == 60
-    thread.join(100)
+    with ThreadPoolExecutor(1) as producer:
+        producing = producer.submit(produce)
+        assert len(list(pending.groups(timeout=60))) == 60
+        producing.result(100)
     assert asyncio.run(aproduce()) == 30
 
 
@@ -277,17 +269,9 @@ def test_callers_waiting_for_room_return_at_the_end(end: Callable[[Dispatcher, A
     with Dispatcher([slept]) as made:
         pending = made.stream(max_pending=1)
         pending.add(**batch(LONG))
-        raised: list[Exception] = []
-
-        def produce() -> None:
-            try:
-                pending.add(**batch(0.0))
-            except ClosedError as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=produce)
-        thread.start()
-        time.sleep(0.1)
-        end(made, pending)
-        thread.join(100)
-        assert len(raised) == 1
+        with ThreadPoolExecutor(1) as producer:
+            adding = producer.submit(pending.add, **batch(0.0))
+            time.sleep(0.1)
+            end(made, pending)
+            with pytest.raises(ClosedError):
+                adding.result(100)

@@ -11,29 +11,12 @@ from tests.processes import run_python
 
 # One function a lane, a retry, a timeout, one with a cache; secrets wherever there may be one.
 TRAINER = """
-    import asyncio, http.server, json, sys, threading, time
-    import os
+    import os, sys, time
     os.environ["SECRET_KEY"] = "sk-s3cr3t-key"
-    import guerdon
     from guerdon import Dispatcher, Limit, judge, reward
+    from tests.http.server import chat_completion, serving
 
     SECRET = "s3cr3t-text"
-
-    class Judge(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["content-length"]))
-            body = json.dumps({"choices": [{"message": {"content": "0.5 " + SECRET}}]}).encode()
-            self.send_response(200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Judge)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
     tries = []
 
     @reward(timeout=0.5, grace=0.2)
@@ -57,13 +40,13 @@ TRAINER = """
     async def cached(completion: str) -> float:
         return 1.0
 
-    helpful = judge(
-        base_url=f"http://127.0.0.1:{server.server_port}/v1", model="m", prompt="{completion}", name="helpful",
-        api_key_env="SECRET_KEY", limit=Limit(concurrency=1),
-    )
-    with Dispatcher([killed, retried, cached, helpful], workers=1, max_failure_rate=1.0) as dispatcher:
-        dispatcher.score(prompts=[SECRET] * 4, completions=[SECRET + str(i) for i in range(4)], row=list(range(4)))
-    server.shutdown()
+    with serving(lambda path, body: chat_completion("0.5 " + SECRET)) as server:
+        helpful = judge(
+            base_url=f"{server.url}/v1", model="m", prompt="{completion}", name="helpful",
+            api_key_env="SECRET_KEY", limit=Limit(concurrency=1),
+        )
+        with Dispatcher([killed, retried, cached, helpful], workers=1, max_failure_rate=1.0) as dispatcher:
+            dispatcher.score(prompts=[SECRET] * 4, completions=[SECRET + str(i) for i in range(4)], row=list(range(4)))
     print("done")
 """
 SEEN = (
@@ -80,7 +63,7 @@ SEEN = (
 
 
 def run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    ended = run_python(TRAINER, tmp_path / "cache", env=environment, timeout=120)
+    ended = run_python(TRAINER, tmp_path / "cache", env=environment, timeout=120, cwd=Path(__file__).parents[1])
     assert ended.stdout == "done\n", ended.stderr
     return ended
 
