@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Limit, PendingBatch, StatefulReward, Status, reward
+from tests.clock import eventually
 from tests.simple import on_lane, shared_dispatcher
 
 LANES = ("process", "thread", "asyncio")
@@ -28,6 +29,7 @@ class Gate:
 
     def __init__(self, folder: Path) -> None:
         self.began, self.open = folder / "began", folder / "open"
+        self.held, self.released = folder / "held", folder / "released"
 
     def waits(self, completions: list[Any]) -> bool:
         """Whether this is that call, and is to wait still."""
@@ -53,9 +55,16 @@ class Gate:
 
     def close(self, made: Dispatcher, **row: list[Any]) -> PendingBatch:
         first = made.submit(completions=["first"], **row)
-        while not self.began.exists():
-            time.sleep(0.002)
+        eventually(self.began.exists)
         return first
+
+    def hold(self, completions: list[Any], **row: Any) -> list[float]:
+        """A call on several waits until it is released."""
+        if len(completions) > 1:
+            self.held.touch()
+            while not self.released.exists():
+                time.sleep(0.002)
+        return together(completions)
 
 
 @pytest.fixture
@@ -130,21 +139,14 @@ def test_functions_of_the_whole_batch_are_never_mixed(lane: str) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane: str) -> None:
-    def slow(completions: list[Any], **row: Any) -> list[float]:
-        gate.began.with_name("mixed").touch() if len(completions) == 6 else None
-        while len(completions) == 6 and not gate.began.with_name("cancelled").exists():
-            time.sleep(0.002)
-        return together(completions)
-
-    with Dispatcher([gate.on(lane, slow, batch_size=8)], workers=1) as made:
+    with Dispatcher([gate.on(lane, gate.hold, batch_size=8)], workers=1) as made:
         first = gate.close(made)
         one, other = made.submit(completions=list("abc")), made.submit(completions=list("def"))
         gate.open.touch()
-        while not gate.began.with_name("mixed").exists():
-            time.sleep(0.002)
+        eventually(gate.held.exists)
         one.cancel()
         assert one.result(60).status.ravel().tolist() == [Status.CANCELLED] * 3
-        gate.began.with_name("cancelled").touch()
+        gate.released.touch()
         assert values(other) == [6.0] * 3
         assert values(first) == [1.0]
         assert values(made.submit(completions=["d"])) == [1.0]
@@ -162,27 +164,18 @@ def test_batches_that_grow_fill_calls_together() -> None:
             pending.finish()
 
 
-def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate) -> None:
-    def held(completions: list[Any], **row: Any) -> list[float]:
-        gate.began.with_name("mixed").touch() if len(completions) > 1 else None
-        while len(completions) > 1 and not gate.began.with_name("seen").exists():
-            time.sleep(0.002)
-        return together(completions)
-
-    for lane in ("thread", "process"):
-        for left in gate.began.parent.iterdir():
-            left.unlink()
-        with Dispatcher([gate.on(lane, held, batch_size=8)], workers=1) as made:
-            gate.close(made)
-            one, other = made.submit(completions=list("ab")), made.submit(completions=list("cde"))
-            gate.open.touch()
-            while not gate.began.with_name("mixed").exists():
-                time.sleep(0.002)
-            seen = made.dump(timeout=30)
-            gate.began.with_name("seen").touch()
-            assert sorted((call.batch, list(call.samples)) for call in seen) == [(2, [0, 1]), (3, [0, 1, 2])]
-            assert seen.waiting == {"f": 0}
-            assert values(one) + values(other) == [5.0] * 5
+@pytest.mark.parametrize("lane", ["thread", "process"])
+def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate, lane: str) -> None:
+    with Dispatcher([gate.on(lane, gate.hold, batch_size=8)], workers=1) as made:
+        gate.close(made)
+        one, other = made.submit(completions=list("ab")), made.submit(completions=list("cde"))
+        gate.open.touch()
+        eventually(gate.held.exists)
+        seen = made.dump(timeout=30)
+        gate.released.touch()
+        assert sorted((call.batch, list(call.samples)) for call in seen) == [(2, [0, 1]), (3, [0, 1, 2])]
+        assert seen.waiting == {"f": 0}
+        assert values(one) + values(other) == [5.0] * 5
 
 
 class CentredReward(StatefulReward):
