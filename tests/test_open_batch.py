@@ -16,7 +16,6 @@ from guerdon import (
     DataError,
     Dispatcher,
     RegistrationError,
-    StatefulReward,
     Status,
     group_reward,
     judge,
@@ -45,11 +44,6 @@ def shipped(completion: Any, value: float) -> float:
     return value + len(completion)
 
 
-@group_reward(lane="thread")
-def ranked(value: list[float]) -> list[float]:
-    return [float(sorted(value).index(one)) for one in value]
-
-
 @group_reward
 def shipped_ranks(completions: list[Any], value: list[float]) -> list[float]:
     return [float(sorted(value).index(one)) for one in value]
@@ -64,18 +58,7 @@ async def awhole(completions: list[Any], value: list[float], **kwargs: Any) -> l
     return [float(len(completions))] * len(completions)
 
 
-class CentredReward(StatefulReward):
-    def score(self, value: float) -> float:
-        return value
-
-    def finish_group(self, scores: list[float | None], value: list[float]) -> list[float]:
-        return [score - max(value) for score in scores if score is not None]
-
-
-EVERY = [doubled, slept, shipped, ranked, shipped_ranks, whole, awhole, CentredReward()]
-
-
-every = shared_dispatcher(EVERY, workers=2)
+every = shared_dispatcher([doubled, slept, shipped, shipped_ranks, whole, awhole], workers=2)
 plain = shared_dispatcher([doubled, slept])
 
 
