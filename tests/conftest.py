@@ -109,7 +109,7 @@ def _runs_warm_programs(path: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Drops pytest's references to a test's arguments, which it keeps until all fixtures have ended.
+    """Drops pytest's references to a test's arguments, kept until all fixtures have ended.
 
     Those of the last test in a process would look like leftovers to `nothing_is_left`.
     """
