@@ -167,14 +167,6 @@ def sample(completion: str) -> Any:
     return made(completion)
 
 
-async def async_sample(completion: str) -> Any:
-    return made(completion)
-
-
-def row(completions: list[str], **kwargs: Any) -> Any:
-    return [made(completion) for completion in completions]
-
-
 def elements(completions: list[str], **kwargs: Any) -> Any:
     return [made(completion) for completion in completions]
 
