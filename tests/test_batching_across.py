@@ -192,7 +192,7 @@ class CentredReward(StatefulReward):
 BAD = ("raise", "nan", "none", "text", "kill")
 
 
-# The most samples in a call of each function. A function of the third size ends its process.
+# The most samples in a call of each function. That of five ends its process on the process lane.
 SIZES = (1, 3, 5, 8)
 
 

@@ -25,6 +25,7 @@ from guerdon import (
     RewardFailureError,
     StatefulReward,
     Status,
+    group_reward,
     reward,
 )
 from tests.clock import eventually
@@ -51,6 +52,12 @@ def worked(pause: float) -> float:
     while time.monotonic() < until:
         pass
     return 3.0
+
+
+@group_reward(lane="asyncio")
+async def ranked(pause: list[float]) -> list[float]:
+    await asyncio.sleep(max(pause) if max(pause) < LONG else 0)
+    return [4.0] * len(pause)
 
 
 def whole(completions: list[str], **kwargs: Any) -> list[float]:
@@ -113,6 +120,12 @@ def test_a_straggler_in_a_worker_is_stopped() -> None:
         # with both workers
         assert made.score(**batch(0.0, 0.0), num_generations=2).status.max() == Status.OK
         assert time.monotonic() - started < 40
+
+
+def test_a_group_waits_for_its_group_function() -> None:
+    with Dispatcher([slept, ranked]) as made:
+        result = made.score(**batch(0.0, 0.3, LONG), num_generations=3, group_quorum=2)
+        assert result.status[0].tolist() == [[0, 0], [0, 0], [Status.CANCELLED, 0]]
 
 
 @pytest.mark.parametrize("bound", [{"group_quorum": 2}, {"group_timeout": 3.0}])

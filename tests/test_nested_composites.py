@@ -87,9 +87,9 @@ def test_nested_composites_are_the_same_elsewhere(where: str) -> None:
 @contextmanager
 def ended(dispatcher: Dispatcher, name: str) -> Iterator[None]:
     """Waits for a call of a nested member, and that it is ended in the block."""
-    eventually(lambda: any(call.function == name for call in dispatcher.dump()))
+    eventually(lambda: any(call.function == name for call in dispatcher.dump()), seconds=30)
     yield
-    eventually(lambda: not list(dispatcher.dump()))
+    eventually(lambda: not list(dispatcher.dump()), seconds=30)
 
 
 @pytest.mark.parametrize("lane", ["process", "asyncio"])

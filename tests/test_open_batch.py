@@ -203,7 +203,7 @@ def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
     stream = plain.stream(num_generations=4)
     stream.finish()
     assert list(stream.groups()) == []
-    result = stream.result()
+    result = stream.result(timeout=100)
     assert result.rewards.shape == (0, 4, 2)
     assert len(result) == 0
     assert "0 prompts" in repr(result)

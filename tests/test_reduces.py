@@ -124,10 +124,10 @@ def test_a_cancelled_batch_leaves_no_calls_of_a_reduce() -> None:
     hanging = panel([made("asyncio"), four()], reduce=reward(reduced, timeout=None))
     with Dispatcher([hanging], workers=1, max_failure_rate=1.0) as dispatcher:
         pending = dispatcher.submit(completions=["12"] * 3)
-        eventually(lambda: any(call.function == "panel/reduce" for call in dispatcher.dump()))
+        eventually(lambda: any(call.function == "panel/reduce" for call in dispatcher.dump()), seconds=30)
         pending.cancel()
         assert (pending.result().status == Status.CANCELLED).all()
-        eventually(lambda: not list(dispatcher.dump()))
+        eventually(lambda: not list(dispatcher.dump()), seconds=30)
 
 
 def test_a_cache_knows_the_source_of_the_reduce(tmp_path: Path) -> None:
