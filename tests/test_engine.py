@@ -246,10 +246,11 @@ SLEEPS = "await asyncio.sleep(600)"
         ("asyncio", SLEEPS, "os._exit(0)"),
     ],
 )
-def test_the_interpreter_exits_with_calls_under_way(lane: str, busy: str, end: str) -> None:
+def test_the_interpreter_exits_with_calls_under_way(lane: str, busy: str, end: str, tmp_path: Path) -> None:
     """Not an abort, not a hang, and no noise."""
     function = AWAITED if lane == "asyncio" else CALLED
-    script = EXIT.format(function=function.format(busy=busy), lane=lane, end=end)
+    script = tmp_path / "script.py"
+    script.write_text(EXIT.format(function=function.format(busy=busy), lane=lane, end=end))
     assert run_python(script, timeout=250).stderr == ""
 
 

@@ -16,6 +16,7 @@ from guerdon import (
     DataError,
     Dispatcher,
     RegistrationError,
+    StatefulReward,
     Status,
     group_reward,
     judge,
@@ -58,7 +59,15 @@ async def awhole(completions: list[Any], value: list[float], **kwargs: Any) -> l
     return [float(len(completions))] * len(completions)
 
 
-every = shared_dispatcher([doubled, slept, shipped, shipped_ranks, whole, awhole], workers=2)
+class CentredReward(StatefulReward):
+    def score(self, value: float) -> float:
+        return value
+
+    def finish_group(self, scores: list[float | None], value: list[float]) -> list[float]:
+        return [score - max(value) for score in scores if score is not None]
+
+
+every = shared_dispatcher([doubled, slept, shipped, shipped_ranks, whole, awhole, CentredReward()], workers=2)
 plain = shared_dispatcher([doubled, slept])
 
 

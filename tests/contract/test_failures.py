@@ -12,7 +12,7 @@ import pytest
 
 from guerdon import Dispatcher, RewardFailureError, Status, group_reward, reward
 from tests.contract import misbehaving_functions as behaviours
-from tests.simple import shared_dispatcher
+from tests.simple import on_lane, shared_dispatcher
 
 NAN = math.nan
 
@@ -179,3 +179,20 @@ def test_a_functions_own_fraction_goes_first() -> None:
         made.score(completions=["c"] * 64, how=["error"] + [""] * 63)
     assert "'strict'" in str(caught.value)
     assert "'lax'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
+def test_a_failed_batch_or_group_call_fails_all_its_cells(lane: str) -> None:
+    async def whole(how: list[str], **kwargs: Any) -> list[float]:
+        return behaviours.end_all(how)
+
+    functions = [on_lane(behaviours.end_all, lane, group_reward, name="group")]
+    functions += {"process": [behaviours.end_all], "thread": [], "asyncio": [whole]}[lane]
+    with Dispatcher(functions, workers=1, max_failure_rate=1.0) as made:
+        result = made.score(
+            prompts=["p"] * 6, completions=["c"] * 6, how=["", "", "", "error", "", ""], num_generations=2
+        )
+    assert result.status[:, :, 0].tolist() == [[0, 0], [Status.ERROR] * 2, [0, 0]]
+    assert (result.status[:, :, 1:] == Status.ERROR).all()
+    assert {failure.reason for failure in result.failures()} == {"ValueError: wrong"}
+    assert [failure.sample for failure in result.failures() if failure.function == "group"] == [2, 3]

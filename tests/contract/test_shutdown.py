@@ -80,6 +80,18 @@ def test_cancelled_cells_count_as_failures() -> None:
             pending.result(timeout=60)
 
 
+@pytest.mark.parametrize("lane", LANES)
+def test_close_from_another_thread_while_many_wait(lane: str) -> None:
+    """Before a worker has started."""
+    made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failure_rate=1.0)
+    batches = [made.submit(completions=["c"] * 3, seconds=[4.0] * 3) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(pending.result, timeout=60) for pending in batches]
+        made.close()
+        results = [one.result() for one in waiting]
+    assert all((result.status == Status.CANCELLED).any() for result in results)
+
+
 @pytest.mark.fault(
     "dispatchers are started and closed over and over",
     sees="no process, no descriptor and no thread is left",

@@ -53,6 +53,7 @@ def test_a_group_is_finished_from_its_own_scores_in_order(lane: str, tmp_path: P
         else:
             assert status == (Status.ABSTAINED if expected is None else Status.OK)
         np.testing.assert_array_equal(value, np.float32(expected if isinstance(expected, float) else NAN))
+    assert len(reasons) == sum(isinstance(one, str) for *_, group in GROUPS for one in group)
     noted = [[one if isinstance(one, float) else None for one in scores] for scores, *_ in GROUPS[:-1]]
     assert sorted(notes.read_text().splitlines()) == sorted(map(str, noted))
 

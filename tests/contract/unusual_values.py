@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "unhelpful": (Unhelpful, "Unhelpful"),
     "dict without score": (lambda: {"reward": 1.0}, r"a dict .*'reward'"),
     "dict with a bad score": (lambda: {"score": "high"}, r"a str \('high'\)|a dict \(.*'high'"),
-    "huge text": (lambda: "x" * 3_000_000, "a str .*…"),
+    "huge text": (lambda: "x" * 3_000_000, r"a str \('xxxx.*…\) is not a reward"),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,13 @@ def test_a_tensor_of_rewards_is_a_list() -> None:
     assert to_cells(torch.tensor([1.0, 2.0]), 2) == [(OK, 1.0, None), (OK, 2.0, None)]
     with pytest.raises(InvalidValue, match=r"shape \(2, 1\)"):
         to_cells(torch.zeros(2, 1), 2)
+
+
+def test_a_generator_without_an_end_is_left_after_one_too_many() -> None:
+    numbers = itertools.count()
+    with pytest.raises(InvalidValue, match="more than 2 rewards were returned for 2 completions"):
+        to_cells(numbers, 2)
+    assert next(numbers) == 3
 
 
 def test_a_bad_element_of_an_array_fails_its_own_cell() -> None:
