@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -76,10 +75,9 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) -> io:
         }
     }
     let path = text.split(' ').nth(1).unwrap_or("/").to_owned();
-    let key = header("authorization").unwrap_or_default();
     let body = buffer[head..head + length].to_vec();
     buffer.drain(..head + length);
-    Ok(Some(Request { path, key, body }))
+    Ok(Some(Request { path, body }))
 }
 
 /// Answers a request; true if the connection goes on.
@@ -91,10 +89,7 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
         tokio::select! {
             handled = &mut handled => handled,
             // No client sends more before its answer, so this is the end of the connection.
-            _ = stream.read(&mut byte) => {
-                shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
-                return Ok(false);
-            }
+            _ = stream.read(&mut byte) => return Ok(false),
         }
     };
     let whole = |status: u16, more: &str, body: &str| {
@@ -109,7 +104,6 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
             stream.write_all(whole(status, &more, r#"{"error": "as asked"}"#).as_bytes()).await?;
         }
         Fault::Redirect => stream.write_all(whole(307, "location: http://127.0.0.1:1/\r\n", "").as_bytes()).await?,
-        Fault::EchoKey => stream.write_all(whole(401, "", &format!("wrong key: {}", request.key)).as_bytes()).await?,
         Fault::Reset => {
             stream.tcp().set_zero_linger()?; // makes closing it a reset
             return Ok(false);
@@ -120,31 +114,10 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
             stream.flush().await?;
             return Ok(false);
         }
-        Fault::Silence => {
-            let _ = stream.read(&mut [0; 1]).await;
-            shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
-            return Ok(false);
-        }
-        Fault::Drip(pause) => drip(stream, whole(200, "", &answer).as_bytes(), pause).await?,
-        Fault::Endless => {
-            stream.write_all(b"HTTP/1.1 200 -\r\ncontent-length: 100000000000\r\n\r\n").await?;
-            loop {
-                stream.write_all(&[b' '; 1 << 16]).await?;
-            }
-        }
     }
     stream.flush().await?;
     if request.path != "/seen" {
         shared.seen.answered.fetch_add(1, Ordering::Relaxed);
     }
     Ok(true)
-}
-
-async fn drip<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], pause: Duration) -> io::Result<()> {
-    for byte in bytes {
-        stream.write_all(std::slice::from_ref(byte)).await?;
-        stream.flush().await?;
-        tokio::time::sleep(pause).await;
-    }
-    Ok(())
 }

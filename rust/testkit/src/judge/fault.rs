@@ -1,8 +1,6 @@
 //! Fault injection: the text of a request chooses what happens to it: `[[status 500]]`, `[[reset]]`
 //! and so on; with `once` only the first time this text comes.
 
-use std::time::Duration;
-
 use super::state::JudgeState;
 
 /// Treatment of a request.
@@ -14,20 +12,12 @@ pub enum Fault {
     Status(u16, Option<f64>),
     /// The connection is reset.
     Reset,
-    /// The connection stays open, and no answer comes.
-    Silence,
-    /// The answer comes byte by byte, with this pause in between.
-    Drip(Duration),
     /// The answer is not JSON.
     BadJson,
     /// The connection ends in the middle of the answer.
     Truncated,
     /// The answer redirects to another address.
     Redirect,
-    /// The key of the request is sent back in an error.
-    EchoKey,
-    /// The answer never ends.
-    Endless,
 }
 
 impl Fault {
@@ -56,13 +46,9 @@ impl Fault {
         Some(match *words.first()? {
             "status" => Self::Status(words.get(1)?.parse().ok()?, number(2)),
             "reset" => Self::Reset,
-            "silence" => Self::Silence,
-            "drip" => Self::Drip(Duration::from_secs_f64(number(1)?)),
             "bad-json" => Self::BadJson,
             "truncated" => Self::Truncated,
             "redirect" => Self::Redirect,
-            "echo-key" => Self::EchoKey,
-            "endless" => Self::Endless,
             _ => return None,
         })
     }
