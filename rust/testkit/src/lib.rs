@@ -25,7 +25,7 @@ pub mod training;
 pub use chaos::Chaos;
 pub use holding::HoldingLane;
 pub use identified::{NumberedPayload, identity};
-pub use instant::InstantLane;
+pub use instant::{InlineLane, instant_lane};
 pub use lane::{FakeLane, Room};
 pub use log::{CallSeen, FrameSeen, Log};
 pub use rig::{Rig, returns, seconds, statuses};

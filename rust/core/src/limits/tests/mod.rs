@@ -16,12 +16,30 @@ use std::path::PathBuf;
 
 use super::breaker::History;
 use super::feedback::{CallEnd, Feedback};
+use super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
 fn ended(feedback: Feedback, tokens: Option<f64>) -> CallEnd {
     CallEnd { feedback, tokens, history: History::default() }
+}
+
+fn at_most(concurrency: usize) -> Rules {
+    Rules { concurrency: Some(concurrency), ..Rules::default() }
+}
+
+/// Asks for a call whose tokens nobody knows, while this many are in flight.
+fn ask(limiter: &mut RateLimiter, rules: &Rules, now_ns: u64, in_flight: usize) -> Decision {
+    limiter.ask(rules, now_ns, Tokens::Estimated(None), in_flight)
+}
+
+/// The call, if it may go.
+fn go(limiter: &mut RateLimiter, rules: &Rules, now_ns: u64, in_flight: usize) -> Option<Grant> {
+    match ask(limiter, rules, now_ns, in_flight) {
+        Decision::Go(grant) => Some(grant),
+        _ => None,
+    }
 }
 
 /// A folder that goes with its owner.
