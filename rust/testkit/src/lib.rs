@@ -3,7 +3,7 @@
 //! `lane` is a lane that follows a `script`, on tokio's time, and keeps a `log`; `chaos` draws a
 //! script from a seed; `identified` has arguments that identify their sample; `serial` computes the
 //! result without an engine; `setup` makes functions and batches, `rig` an engine on one lane;
-//! `instant` is a lane that costs nothing; `training` simulates a training run; `judge` (a feature)
+//! `instant` has lanes that run a frame at once; `training` simulates a training run; `judge` (a feature)
 //! is a mock server with fault injection.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod rig;
 mod script;
 mod serial;
 mod setup;
+mod temp_folder;
 mod texts;
 pub mod training;
 
@@ -32,4 +33,5 @@ pub use rig::{Rig, returns, seconds, statuses};
 pub use script::{Act, Ask, Script, failure};
 pub use serial::{ExpectedCell, serial};
 pub use setup::{Samples, Unwritable, done, function, paused, seeds, spec};
+pub use temp_folder::TempFolder;
 pub use texts::Texts;

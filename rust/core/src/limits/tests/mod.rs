@@ -14,6 +14,8 @@ mod window;
 
 use std::path::PathBuf;
 
+use guerdon_testkit::TempFolder;
+
 use super::breaker::History;
 use super::feedback::{CallEnd, Feedback};
 use super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
@@ -42,22 +44,7 @@ fn go(limiter: &mut RateLimiter, rules: &Rules, now_ns: u64, in_flight: usize) -
     }
 }
 
-/// A folder that goes with its owner.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("guerdon-limits-{:016x}", fastrand::u64(..)));
-        Self(folder)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("key")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The file of a key.
+fn file(folder: &TempFolder) -> PathBuf {
+    folder.0.join("key")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::delivery::Delivery;
-use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
+use guerdon_core::outcome::{Cell, FailureKind, Status, Times};
 use guerdon_core::timings::Timings;
 use guerdon_testkit::{failure, paused, spec};
 use proptest::prelude::*;
@@ -13,34 +13,6 @@ use super::rig::{RAN, WAIT, add, gathering, give, open, sleep};
 
 fn statuses(batch: &Batch) -> Vec<Option<Status>> {
     (0..batch.samples()).map(|sample| batch.cell(sample, 0).map(|cell| cell.outcome.status)).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_have_what_stands_in_line_up_to_the_most() {
-    let (engine, lane) = gathering(4, |_| {});
-    let batch = engine.submit(spec(5, 2)).unwrap();
-    for wanted in [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]] {
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, wanted);
-        give(&mut frame, &samples);
-    }
-    assert!(batch.is_done());
-    assert!((0..10).all(|sample| batch.shown(sample, 0) == (sample as f32, Status::Ok)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_call_has_one_value_for_each_sample_or_fails() {
-    let (engine, lane) = gathering(2, |_| {});
-    let batch = engine.submit(spec(1, 2)).unwrap();
-    let (mut frame, _) = lane.call();
-    frame.complete_many(0, vec![Cell::Value(1.0)], RAN);
-    drop(frame);
-    for wanted in 0..2 {
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [wanted]);
-        frame.complete(0, if wanted == 0 { Cell::Value(7.0) } else { Cell::Value(f64::NAN) }, RAN);
-    }
-    assert_eq!(statuses(&batch), [Some(Status::Ok), Some(Status::Error)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,54 +76,6 @@ async fn a_part_stays_by_itself_however_it_comes_back() {
     }
     assert!(batch.is_done() && statuses(&batch).iter().all(|status| *status == Some(Status::Ok)));
     assert_eq!(batch.retries_of(0), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn retries_are_of_the_sample_that_is_alone() {
-    let (engine, lane) = gathering(2, |policy| policy.retries = 1);
-    let batch = engine.submit(spec(1, 2)).unwrap();
-    let mut calls = Vec::new();
-    for _ in 0..100 {
-        let Some(mut frame) = lane.take() else {
-            sleep(Duration::from_millis(20)).await;
-            continue;
-        };
-        let samples: Vec<usize> = frame.samples(0).collect();
-        calls.push(samples.clone());
-        if samples.contains(&1) {
-            frame.fail(0, failure(FailureKind::Error), RAN);
-        } else {
-            give(&mut frame, &samples);
-        }
-    }
-    assert_eq!(calls, [vec![0, 1], vec![0], vec![1], vec![1]]);
-    assert_eq!((statuses(&batch), batch.retries_of(0)), (vec![Some(Status::Ok), Some(Status::Error)], 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn endpoint_failures_do_not_split_gathered_calls() {
-    for (status, calls) in [(429, 2), (401, 1), (500, 7)] {
-        let (engine, lane) = gathering(4, |_| {});
-        let batch = engine.submit(spec(4, 1)).unwrap();
-        let mut seen = 0;
-        for _ in 0..100 {
-            let Some(mut frame) = lane.take() else {
-                sleep(Duration::from_millis(20)).await;
-                continue;
-            };
-            let samples: Vec<usize> = frame.samples(0).collect();
-            seen += 1;
-            if status == 429 && seen == 2 {
-                assert_eq!(samples, [0, 1, 2, 3]);
-                give(&mut frame, &samples);
-            } else {
-                let answer = Some(Answer::Status(status));
-                frame.fail(0, Failure { answer, ..failure(FailureKind::Error) }, RAN);
-            }
-        }
-        let wanted = if status == 429 { Status::Ok } else { Status::Error };
-        assert_eq!((statuses(&batch), seen), (vec![Some(wanted); 4], calls), "{status}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
