@@ -3,8 +3,8 @@
 //! `lane` is a lane that follows a `script`, on tokio's time, and keeps a `log`; `chaos` draws a
 //! script from a seed; `identified` has arguments that identify their sample; `serial` computes the
 //! result without an engine; `setup` makes functions and batches, `rig` an engine on one lane;
-//! `instant` has lanes that run a frame at once; `training` simulates a training run; `judge` (a feature)
-//! is a mock server with fault injection.
+//! `instant` has lanes that run a frame at once; `training` simulates a training run; `judge` (a
+//! feature) is a mock server with fault injection.
 #![forbid(unsafe_code)]
 
 mod chaos;
