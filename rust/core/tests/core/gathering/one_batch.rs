@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::delivery::Delivery;
-use guerdon_core::outcome::{Cell, FailureKind, Status, Times};
+use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
 use guerdon_core::timings::Timings;
 use guerdon_testkit::{failure, paused, spec};
 use proptest::prelude::*;
@@ -76,6 +76,32 @@ async fn a_part_stays_by_itself_however_it_comes_back() {
     }
     assert!(batch.is_done() && statuses(&batch).iter().all(|status| *status == Some(Status::Ok)));
     assert_eq!(batch.retries_of(0), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoint_failures_do_not_split_gathered_calls() {
+    for (status, calls) in [(429, 2), (401, 1), (500, 7)] {
+        let (engine, lane) = gathering(4, |_| {});
+        let batch = engine.submit(spec(4, 1)).unwrap();
+        let mut seen = 0;
+        for _ in 0..100 {
+            let Some(mut frame) = lane.take() else {
+                sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            let samples: Vec<usize> = frame.samples(0).collect();
+            seen += 1;
+            if status == 429 && seen == 2 {
+                assert_eq!(samples, [0, 1, 2, 3]);
+                give(&mut frame, &samples);
+            } else {
+                let answer = Some(Answer::Status(status));
+                frame.fail(0, Failure { answer, ..failure(FailureKind::Error) }, RAN);
+            }
+        }
+        let wanted = if status == 429 { Status::Ok } else { Status::Error };
+        assert_eq!((statuses(&batch), seen), (vec![Some(wanted); 4], calls), "{status}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
