@@ -63,7 +63,9 @@ fn function(shape: Shape) -> Function {
 /// An engine, and the inboxes of its slots.
 fn trapped(clock: Clock, functions: Vec<Function>) -> (Scheduler, Vec<UnboundedReceiver<QueuedFrame>>) {
     let (places, new_slots) = Slots::new(1, &functions, |_| true);
-    new_slots.iter().for_each(|(slot, _)| slot.set(SlotState::Ready));
+    for (slot, _) in &new_slots {
+        slot.set(SlotState::Ready);
+    }
     let inboxes = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
     let lane = Arc::new(Trap(places));
     (Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![lane]), inboxes)
