@@ -101,6 +101,14 @@ mod tests {
     }
 
     #[test]
+    fn a_stall_is_reported_at_its_time_and_each_time_it_has_doubled() {
+        let mut day = Day::new();
+        day.goes_by(10, true, |_| 1);
+        day.goes_by(1000, true, |_| 2);
+        assert_eq!(day.reports, [120, 240, 480, 960]);
+    }
+
+    #[test]
     fn one_call_that_ends_makes_it_begin_again() {
         let mut day = Day::new();
         day.goes_by(115, true, |_| 1);

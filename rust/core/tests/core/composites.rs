@@ -78,6 +78,19 @@ async fn a_composite_makes_one_score_of_its_members() {
     assert_eq!(rig.submit(spec(1, 1)).number(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_failed_member_is_named() {
+    let script = |ask: &Ask| if ask.function == 4 || ask.function == VOTER { fails() } else { value(0.0, 1.0) };
+    let rig = rig(2, Policy { retries: 2, ..policy() }, Room::default(), script);
+    let batch = rig.run(spec(1, 1)).await;
+    let reason = |function| batch.note_of(0, function).unwrap().reason;
+    assert_eq!(reason(PANEL), "of 2 members 2 must give a score; b: Error by script (after 3 attempts)");
+    assert_eq!(
+        reason(VOTES),
+        "2 of 3 votes failed, and 2 scores are needed; the last: Error by script (after 3 attempts)"
+    );
+}
+
 /// compose-2: whatever ends the owner's cell, lanes drop the calls of its members.
 #[tokio::test(start_paused = true)]
 async fn member_calls_end_with_their_owner() {

@@ -11,6 +11,7 @@ use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, Rig, Room, Script, done, failure, function, returns, spec};
 
 const SECOND: Duration = Duration::from_secs(1);
+const SECOND_NS: u64 = 1_000_000_000;
 const WIDTH: usize = 256;
 
 /// An engine of one function, `WIDTH` calls of it at a time.
@@ -43,6 +44,27 @@ async fn the_first_group_does_not_wait_for_the_backlog() {
     // Its calls end after one second.
     assert!(group < WIDTH / 8 && after_ns < 2_200_000_000, "group {group} came after {after_ns} ns");
     assert!(all_ns < 17_500_000_000, "4096 calls, 256 at a time, took {all_ns} ns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_goes_before_the_backlog_of_a_newer_batch() {
+    let mut retried = function("f", Shape::Sample);
+    retried.policy.retries = 1;
+    let engine = world(retried, |ask: &Ask| {
+        if ask.batch == 1 && ask.attempt == 1 && ask.first < 8 {
+            return Act::Fail { after: SECOND, failure: failure(FailureKind::Error) };
+        }
+        returns(SECOND, ask.samples, 1.0)
+    });
+    let older = engine.submit(spec(32, 8));
+    let newer = engine.submit(spec(256, 8));
+    assert!(done(&older).await && done(&newer).await);
+    let calls = engine.log().calls();
+    let began = calls.iter().map(|call| call.started_ns).min().unwrap();
+    let again = calls.iter().filter(|call| call.attempt == 2).map(|call| call.started_ns).max().unwrap();
+    // Failed after one second, deferred for 0.2 s at most, then there is a place each second.
+    assert!(again - began < 3 * SECOND_NS + SECOND_NS / 2, "retried {} ns after the start", again - began);
+    engine.close().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,6 +141,26 @@ async fn an_early_delivery_ends_what_waits_for_its_source() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn samples_that_a_finish_group_never_scored_stay_skipped() {
+    let source = sample("source");
+    let shaped = Function { finish: true, ..gated(sample("shaped"), &[condition(0, ">", 0.0)], 0.0) };
+    let rig = Rig::wide(vec![source, shaped], |ask: &Ask| match ask.scores.len() {
+        0 => value(1.0, f64::from(ask.first as u32 % 3)),
+        _ => Act::Return {
+            after: Duration::from_secs(1),
+            cells: ask
+                .scores
+                .iter()
+                .map(|score| score.map_or(Cell::Value(9.0), |one| Cell::Value(one * 10.0)))
+                .collect(),
+        },
+    });
+    let batch = rig.run(spec(2, 3)).await;
+    let shown: Vec<_> = (0..3).map(|sample| batch.shown(sample, 1)).collect();
+    assert_eq!(shown, [(0.0, Skipped), (10.0, Scored), (20.0, Scored)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sample_that_was_never_added_is_not_called_for() {
     // Its source is broken, which a gate may take for a number.
     let plain = sample("broken");

@@ -42,6 +42,33 @@ async fn a_quorum_cancels_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_a_quorum_and_a_timeout_whichever_comes_first_delivers_a_group() {
+    let engine = Rig::wide(vec![function("f", Shape::Sample)], |ask: &Ask| {
+        after([1.0, 2.0, 50.0, 1.0, 50.0, 50.0][ask.first], 1)
+    });
+    let delivery = Delivery { group_timeout_ns: TIMEOUT.group_timeout_ns, ..QUORUM };
+    let batch = engine.run(BatchSpec { delivery, ..spec(2, 3) }).await;
+    assert_eq!((seconds(&batch), batch.take_group(), batch.take_group()), (5, Some(0), Some(1)));
+    use Status::{Cancelled, Ok, Timeout};
+    assert_eq!(statuses(&batch, 0), [Ok, Ok, Cancelled, Ok, Timeout, Timeout]);
+    assert_eq!(reasons(&batch, 0), ["quorum", "group timeout", "group timeout"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_counts_once_all_functions_have_completed_it() {
+    let script = |ask: &Ask| match (ask.kind, ask.first) {
+        (CallKind::Group, _) => after(20.0, ask.samples),
+        (_, 2) => after(25.0, 1),
+        (_, first) => after(first as f64, 1),
+    };
+    let engine = Rig::wide(vec![function("f", Shape::Sample), function("g", Shape::Group)], script);
+    let batch = engine.run(BatchSpec { delivery: QUORUM, ..spec(1, 3) }).await;
+    assert_eq!(seconds(&batch), 20, "the group function's cells count for each sample");
+    assert_eq!(statuses(&batch, 0), [Status::Ok, Status::Ok, Status::Cancelled]);
+    assert_eq!(statuses(&batch, 1), [Status::Ok; 3]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_timeout_ends_calls_of_samples_and_groups() {
     let script = |ask: &Ask| after(if ask.kind == CallKind::Group || ask.first == 1 { 50.0 } else { 1.0 }, ask.samples);
     let engine = Rig::wide(vec![function("f", Shape::Sample), function("g", Shape::Group)], script);
@@ -70,6 +97,23 @@ async fn a_group_that_nobody_waits_for_is_cancelled_alone() {
     }
     engine.cancel_group(&batch, 0, "too late");
     assert_eq!(statuses(&batch, 0)[..2], [Ok, Ok]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finish_group_comes_after_an_early_delivery_with_the_scores_that_there_are() {
+    for delivery in [QUORUM, TIMEOUT] {
+        let script = |ask: &Ask| match ask.kind {
+            CallKind::Finish => {
+                assert_eq!(ask.scores, [Some(1.0), None, Some(1.0)]);
+                after(2.0, 3)
+            }
+            _ => after(if ask.first == 1 { 50.0 } else { 1.0 }, 1),
+        };
+        let engine = Rig::wide(vec![Function { finish: true, ..function("f", Shape::Sample) }], script);
+        let batch = engine.run(BatchSpec { delivery, ..spec(1, 3) }).await;
+        assert_eq!(seconds(&batch), if delivery == QUORUM { 3 } else { 7 });
+        assert_eq!(statuses(&batch, 0).into_iter().filter(|one| *one == Status::Ok).count(), 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,6 +112,27 @@ async fn row_19_engines_and_functions_that_name_a_key_share_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_at_a_time_are_shared_by_engines_too() {
+    let key = Key::new();
+    let limit = key.limit(Rules { concurrency: Some(3), ..Rules::default() });
+    let (inside, most) = (Arc::new(Mutex::new(0_i32)), Arc::new(Mutex::new(0)));
+    let engines: Vec<Rig> = (0..3)
+        .map(|_| start(vec![limited("f", limit.clone()), limited("g", limit.clone())], |_: &Ask| answer(SECOND)))
+        .collect();
+    let batches: Vec<_> = engines.iter().map(|engine| engine.submit(spec(20, 1))).collect();
+    let begun = Instant::now();
+    while !batches.iter().all(|batch| batch.is_done()) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = engines.iter().map(|engine| i32::try_from(engine.lane.held()).unwrap()).sum();
+        *inside.lock().unwrap() = now;
+        let mut most = most.lock().unwrap();
+        *most = now.max(*most);
+    }
+    assert_eq!(*most.lock().unwrap(), 3);
+    assert!(begun.elapsed() < SECOND * 45, "{:?} for 120 calls of 1 s, 3 at a time", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn retry_after_holds_for_all_where_nothing_contradicts_it() {
     let limit = Limit { rules: Rules { concurrency: Some(4), ..Rules::default() }, ..Limit::default() };
     let engine = start(vec![limited("f", limit)], |ask: &Ask| match (ask.first, ask.attempt) {
@@ -125,6 +146,22 @@ async fn retry_after_holds_for_all_where_nothing_contradicts_it() {
     let pause = started.windows(2).map(|two| two[1] - two[0]).max().unwrap();
     assert!((28_000_000_000..31_000_000_000).contains(&pause), "{pause}");
     assert!(started.iter().filter(|at| **at < started[0] + pause).count() <= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_restarted_costs_no_sample() {
+    let mut function = limited("f", rpm(600.0));
+    // One call may have all the failures that open the breaker.
+    function.policy.retries = 4;
+    let begun = Instant::now();
+    let engine = start(vec![function], move |_: &Ask| {
+        let down = (SECOND * 5..SECOND * 35).contains(&begun.elapsed());
+        if down { refuse(Answer::Unreachable, None) } else { answer(SECOND) }
+    });
+    let batch = engine.run(spec(300, 1)).await;
+    assert!(statuses(&batch, 0).iter().all(|status| *status == Status::Ok));
+    let tried = engine.log().calls().len();
+    assert!(tried < 330, "{tried} attempts for 300 calls: the endpoint was down for 30 s of them");
 }
 
 #[tokio::test(start_paused = true)]

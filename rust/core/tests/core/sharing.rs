@@ -67,6 +67,22 @@ async fn a_panic_while_identities_are_made_ends_their_calls() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn identical_calls_are_made_once_within_a_batch_and_between_batches() {
+    let engine = engine(vec![pure("f")], wide(), |ask: &Ask| after(5.0, ask.first as f64));
+    let one = engine.submit(alike(2, 8, 4));
+    let other = engine.submit(alike(1, 4, 4));
+    assert!(done(&one).await && done(&other).await);
+    assert_eq!(engine.log().calls().len(), 4);
+    assert_eq!((one.shared_of(0) + other.shared_of(0), one.shown(13, 0).0), (16, one.shown(1, 0).0));
+    assert_eq!(
+        (0..4).map(|sample| other.shown(sample, 0)).collect::<Vec<_>>(),
+        (0..4).map(|sample| one.shown(sample, 0)).collect::<Vec<_>>()
+    );
+    engine.run(alike(1, 4, 4)).await;
+    assert_eq!(engine.log().calls().len(), 8, "what has ended is not remembered");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_after_all_retries_is_that_of_all_who_wait() {
     let plain = pure("f");
     let flaky = Function { policy: Policy { retries: 2, ..plain.policy }, ..plain };
@@ -77,6 +93,20 @@ async fn a_failure_after_all_retries_is_that_of_all_who_wait() {
     let batch = engine.run(alike(1, 5, 1)).await;
     assert_eq!((statuses(&batch, 0), engine.log().calls().len()), (vec![Error; 5], 3));
     assert!((0..5).all(|sample| batch.note_of(sample, 0).is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_sample_takes_over_a_cancelled_call() {
+    let engine = engine(vec![pure("f")], wide(), |_: &Ask| after(5.0, 1.0));
+    let first = engine.submit(alike(1, 1, 1));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = engine.submit(alike(1, 3, 1));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    engine.cancel(&first, "stop");
+    assert!(done(&second).await);
+    assert_eq!((statuses(&first, 0), statuses(&second, 0)), (vec![Cancelled], vec![Scored; 3]));
+    assert_eq!(engine.log().calls().len(), 2);
+    assert_eq!(second.elapsed_ns() / 1_000_000_000, 6);
 }
 
 #[tokio::test(start_paused = true)]

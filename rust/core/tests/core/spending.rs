@@ -31,6 +31,21 @@ fn refused(spending: &Spending) -> String {
 }
 
 #[test]
+fn calls_of_one_price_stop_at_the_cap() {
+    let spending = own(1.0);
+    let mut calls = 0;
+    while admitted(&spending) {
+        spending.complete(1, Cost::Known(0.25));
+        calls += 1;
+        assert!(calls <= 4);
+    }
+    assert_eq!(calls, 4);
+    let reason = refused(&spending);
+    assert_eq!(reason, "max_cost=1 of 'f' is reached: 1.000000 spent on 4 requests, about 0.250000 each");
+    assert_eq!(spending.exhausted(1), Some(reason));
+}
+
+#[test]
 fn requests_in_flight_are_reserved_and_leave_room() {
     let spending = own(1.0);
     assert!(admitted(&spending));
@@ -50,6 +65,33 @@ fn the_most_that_a_request_can_cost_counts_before_any_cost_is_known() {
     assert_eq!(spending.admit(1, &at_most(0.6)), Admission::Busy, "the first may cost less");
     assert_eq!(spending.admit(1, &at_most(0.2)), Admission::Yes);
     assert!(matches!(own(1.0).admit(1, &at_most(1.1)), Admission::Refused(_)));
+}
+
+#[test]
+fn a_request_whose_cost_nobody_knows_counts_as_others_do() {
+    let spending = own(1.0);
+    (0..2).for_each(|_| assert_eq!(spending.admit(1, &at_most(0.1)), Admission::Yes));
+    spending.complete(1, Cost::Unknown { most: 0.1 });
+    spending.complete(1, Cost::Known(0.4));
+    assert!(admitted(&spending));
+    spending.complete(1, Cost::Unknown { most: 0.1 });
+    let reason = refused(&spending);
+    assert!(reason.contains("0.400000 spent on 1 requests and about 0.500000 on 2 of unknown cost"), "{reason}");
+}
+
+#[test]
+fn a_shared_cap_ends_with_the_last_engine_that_shares_it_unless_it_is_kept() {
+    for kept in [false, true] {
+        let folder = TempFolder::new();
+        let (one, two) = (shared(1.0, &folder.0, kept), shared(1.0, &folder.0, kept));
+        assert!(admitted(&one));
+        one.complete(1, Cost::Known(0.75));
+        assert!(!admitted(&two), "the other's request counts");
+        drop(one);
+        assert!(!admitted(&two), "and goes on counting");
+        drop(two);
+        assert_eq!(admitted(&shared(1.0, &folder.0, kept)), !kept);
+    }
 }
 
 #[test]

@@ -77,6 +77,21 @@ async fn a_lane_stops_what_was_swept_and_an_outcome_that_comes_all_the_same_is_d
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancelled_batch_ends_at_once_and_the_next_runs() {
+    let engine = Rig::new(Room::default(), vec![with(|_| {})], |ask: &Ask| match ask.batch {
+        1 => Act::Hang,
+        _ => value(MS),
+    });
+    let batch = engine.submit(spec(4, 2));
+    tokio::time::sleep(10 * MS).await;
+    engine.cancel(&batch, "Ctrl-C");
+    assert!(batch.is_done());
+    assert_eq!((status(&batch, 7), reason(&batch, 7)), ((Status::Cancelled, 1), "Ctrl-C".to_owned()));
+    let next = engine.run(spec(4, 2)).await;
+    assert_eq!(status(&next, 7), (Status::Ok, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retry_that_waits_is_swept() {
     let function = with(|policy| policy.retries = 5);
     let later = Failure { retry_after: Some(Duration::from_secs(60)), ..failure(FailureKind::Error) };

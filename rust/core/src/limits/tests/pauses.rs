@@ -146,6 +146,16 @@ fn calls_that_were_not_refused_in_time_have_more_go() {
     }
 }
 
+#[test]
+fn retry_after_holds_for_all_calls() {
+    let rules = at_most(4);
+    let mut limiter = RateLimiter::default();
+    let grant = go(&mut limiter, &rules, S, 0).expect("nothing is in the way");
+    limiter.record(&rules, S, grant, ended(Feedback::Throttled(Some(Duration::from_secs(7))), None), 0, 0.5);
+    assert_eq!(ask(&mut limiter, &rules, S, 0), Decision::Wait { until_ns: 8 * S, on_release: false });
+    assert!(go(&mut limiter, &rules, 8 * S, 0).is_some());
+}
+
 proptest! {
     /// The number of calls that may be in flight after a refusal with `Retry-After: 1`, computed
     /// from the whole history since: one more with each that was answered, and twice as many once

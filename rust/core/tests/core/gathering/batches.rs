@@ -4,8 +4,9 @@ use std::any::Any;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::call::CallKind;
 use guerdon_core::function::FunctionId;
-use guerdon_core::outcome::{Answer, Failure, FailureKind, Status};
+use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
 use guerdon_core::payload::Payload;
 use guerdon_core::report::{Extra, Report, Usage};
 use guerdon_testkit::{failure, spec};
@@ -287,4 +288,31 @@ async fn an_open_batch_starves_nobody() {
     }
     engine.cancel(&a, "enough");
     engine.cancel(&b, "enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scores_of_a_group_are_finished_in_their_own_batch() {
+    let (engine, lane) = engine(8, |function| function.finish = true);
+    let first = {
+        let batch = engine.submit(spec(1, 2)).unwrap();
+        let frame = lane.take().unwrap();
+        lane.block();
+        (batch, frame)
+    };
+    let (a, b) = (engine.submit(spec(1, 2)).unwrap(), engine.submit(spec(1, 2)).unwrap());
+    free(&lane, first.1);
+    let mut finished = Vec::new();
+    while let Some(mut frame) = lane.take() {
+        if frame.kind() == CallKind::Finish {
+            assert_eq!(frame.slices().len(), 1);
+            finished.push(frame.batch().id());
+            let scores = frame.scores(0).into_iter().map(|score| Cell::Value(score.unwrap() + 0.5)).collect();
+            frame.complete_many(0, scores, RAN);
+        } else {
+            give_worth(&mut frame);
+        }
+    }
+    finished.sort_unstable();
+    assert_eq!(finished, [1, 2, 3]);
+    assert_eq!((values(&a), values(&b)), (vec![Some(2000.5), Some(2001.5)], vec![Some(3000.5), Some(3001.5)]));
 }

@@ -16,6 +16,19 @@ fn statuses(batch: &Batch) -> Vec<Option<Status>> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_have_what_stands_in_line_up_to_the_most() {
+    let (engine, lane) = gathering(4, |_| {});
+    let batch = engine.submit(spec(5, 2)).unwrap();
+    for wanted in [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]] {
+        let (mut frame, samples) = lane.call();
+        assert_eq!(samples, wanted);
+        give(&mut frame, &samples);
+    }
+    assert!(batch.is_done());
+    assert!((0..10).all(|sample| batch.shown(sample, 0) == (sample as f32, Status::Ok)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_waits_for_more_only_while_more_can_come() {
     let (engine, lane) = gathering(4, |_| {});
     let batch = open(&engine, None);
@@ -76,6 +89,28 @@ async fn a_part_stays_by_itself_however_it_comes_back() {
     }
     assert!(batch.is_done() && statuses(&batch).iter().all(|status| *status == Some(Status::Ok)));
     assert_eq!(batch.retries_of(0), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_are_of_the_sample_that_is_alone() {
+    let (engine, lane) = gathering(2, |policy| policy.retries = 1);
+    let batch = engine.submit(spec(1, 2)).unwrap();
+    let mut calls = Vec::new();
+    for _ in 0..100 {
+        let Some(mut frame) = lane.take() else {
+            sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let samples: Vec<usize> = frame.samples(0).collect();
+        calls.push(samples.clone());
+        if samples.contains(&1) {
+            frame.fail(0, failure(FailureKind::Error), RAN);
+        } else {
+            give(&mut frame, &samples);
+        }
+    }
+    assert_eq!(calls, [vec![0, 1], vec![0], vec![1], vec![1]]);
+    assert_eq!((statuses(&batch), batch.retries_of(0)), (vec![Some(Status::Ok), Some(Status::Error)], 1));
 }
 
 #[tokio::test(start_paused = true)]
