@@ -9,10 +9,8 @@ use guerdon_core::limits::{Limit, Rules};
 use guerdon_core::outcome::Status;
 use guerdon_testkit::judge::{JudgeConfig, Window};
 
-use crate::mock;
 use crate::rig::{Rig, chat, done, endpoint, outcomes, policy};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::{PATH, SECOND, mock};
 
 /// 25 requests in any half second: 3000 a minute.
 const WINDOW: Window = Window { requests: 25, length: Duration::from_millis(500) };
@@ -21,7 +19,7 @@ const WINDOW: Window = Window { requests: 25, length: Duration::from_millis(500)
 async fn judged(rules: Rules) -> (u64, u64) {
     let judge = mock(JudgeConfig { window: Some(WINDOW), ..Default::default() }).await;
     let limit = Some(Limit { rules, ..Limit::default() });
-    let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions")), Policy { limit, ..policy(20 * SECOND, 50, 64) });
+    let rig = Rig::new(chat(endpoint(&judge, PATH)), Policy { limit, ..policy(20 * SECOND, 50, 64) });
     let texts: Vec<String> = (0..100).map(|index| format!("[[score {index}]]")).collect();
     let batch = done(rig.submit(&texts, None)).await;
     for (index, (status, value, reason)) in outcomes(&batch).into_iter().enumerate() {

@@ -1,6 +1,8 @@
 //! The http lane against the mock judge, over real sockets.
 
+mod composites;
 mod http2;
+mod limits;
 mod rig;
 
 use std::sync::atomic::Ordering;
@@ -50,6 +52,37 @@ async fn every_sample_gets_its_own_score() {
         assert!(judge.bodies()[0].contains(r#"]] \\ \"quoted\"\n"}]}"#), "{}", judge.bodies()[0]);
         rig.scheduler.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_fault_fails_its_sample_with_its_reason() {
+    let (_judge, rig) = judged(JudgeConfig::default(), 0).await;
+    let cases = [
+        ("[[score 7]]", "7"),
+        ("[[status 500]]", "answered 500 Internal Server Error: \"{\\\"error\\\": \\\"as asked\\\"}\""),
+        ("[[status 404]]", "answered 404 Not Found"),
+        ("[[status 503]]", "answered 503 Service Unavailable"),
+        ("[[reset]]", "ConnectionError: 127.0.0.1"),
+        ("[[truncated]]", "ConnectionError: 127.0.0.1"),
+        ("[[bad-json]]", "returned invalid JSON"),
+        ("[[says nothing at all]]", "returned no number in the answer \"nothing at all\""),
+        ("[[redirect]]", "answered 307 Temporary Redirect (redirects are not followed"),
+        ("[[echo-key]]", "answered 401 Unauthorized (check the API key): \"wrong key: Bearer …\""),
+        ("[[score 8]]", "8"),
+    ];
+    let asked: Vec<&str> = cases.iter().map(|(text, _)| *text).collect();
+    for ((text, expected), (status, value, reason)) in cases.iter().zip(rig.score(&asked).await) {
+        if let Ok(number) = expected.parse::<f64>() {
+            assert_eq!((status, value), (Status::Ok, number), "{text}: {reason}");
+        } else {
+            assert!(
+                status == Status::Error && value.is_nan() && reason.contains(expected),
+                "{text}: {status:?} {reason}"
+            );
+        }
+        assert!(!reason.contains("very-secret"), "{reason}");
+    }
+    rig.scheduler.close().await;
 }
 
 /// Fault: a judge's server answers 500, resets, breaks off or sends no JSON, once
@@ -184,6 +217,22 @@ async fn the_end_ends_what_is_on_its_way() {
     tokio::time::timeout(60 * SECOND, rig.scheduler.close()).await.expect("closing ends");
     assert!(outcomes(&batch).iter().all(|(status, ..)| *status == Status::Cancelled));
     assert!(rig.lane.in_flight(0).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reward_services_take_many_samples_at_once() {
+    let judge = mock(JudgeConfig::default()).await;
+    let rig = Rig::gathering(rewards(endpoint(&judge, "/rewards")), policy(20 * SECOND, 0, 4), Some(16));
+    let batch = done(rig.submit(&texts(100), None)).await;
+    for (index, (status, value, reason)) in outcomes(&batch).into_iter().enumerate() {
+        assert_eq!((status, value), (Status::Ok, index as f64), "{reason}");
+    }
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 7);
+    let odd = rig.score(&["[[score null]]", "[[score high]]", "[[score 3]]"]).await;
+    assert_eq!((odd[0].0, odd[1].0), (Status::Abstained, Status::Error));
+    assert_eq!((odd[2].0, odd[2].1), (Status::Ok, 3.0));
+    assert!(odd[1].2.contains("127.0.0.1") && odd[1].2.contains("\"high\", which is not a number"), "{odd:?}");
+    rig.scheduler.close().await;
 }
 
 /// Samples of batches that wait at the same time are in the same requests, each with its own text.

@@ -75,9 +75,10 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) -> io:
         }
     }
     let path = text.split(' ').nth(1).unwrap_or("/").to_owned();
+    let key = header("authorization").unwrap_or_default();
     let body = buffer[head..head + length].to_vec();
     buffer.drain(..head + length);
-    Ok(Some(Request { path, body }))
+    Ok(Some(Request { path, key, body }))
 }
 
 /// Answers a request; true if the connection goes on.
@@ -89,7 +90,10 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
         tokio::select! {
             handled = &mut handled => handled,
             // No client sends more before its answer, so this is the end of the connection.
-            _ = stream.read(&mut byte) => return Ok(false),
+            _ = stream.read(&mut byte) => {
+                shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
+                return Ok(false);
+            }
         }
     };
     let whole = |status: u16, more: &str, body: &str| {
@@ -104,6 +108,7 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
             stream.write_all(whole(status, &more, r#"{"error": "as asked"}"#).as_bytes()).await?;
         }
         Fault::Redirect => stream.write_all(whole(307, "location: http://127.0.0.1:1/\r\n", "").as_bytes()).await?,
+        Fault::EchoKey => stream.write_all(whole(401, "", &format!("wrong key: {}", request.key)).as_bytes()).await?,
         Fault::Reset => {
             stream.tcp().set_zero_linger()?; // makes closing it a reset
             return Ok(false);
@@ -112,6 +117,11 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
             let text = whole(200, "", &answer);
             stream.write_all(&text.as_bytes()[..text.len() - answer.len() / 2]).await?;
             stream.flush().await?;
+            return Ok(false);
+        }
+        Fault::Silence => {
+            let _ = stream.read(&mut [0; 1]).await;
+            shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
     }

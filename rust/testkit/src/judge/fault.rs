@@ -12,12 +12,16 @@ pub enum Fault {
     Status(u16, Option<f64>),
     /// The connection is reset.
     Reset,
+    /// The connection stays open, and no answer comes.
+    Silence,
     /// The answer is not JSON.
     BadJson,
     /// The connection ends in the middle of the answer.
     Truncated,
     /// The answer redirects to another address.
     Redirect,
+    /// The key of the request is sent back in an error.
+    EchoKey,
 }
 
 impl Fault {
@@ -46,9 +50,11 @@ impl Fault {
         Some(match *words.first()? {
             "status" => Self::Status(words.get(1)?.parse().ok()?, number(2)),
             "reset" => Self::Reset,
+            "silence" => Self::Silence,
             "bad-json" => Self::BadJson,
             "truncated" => Self::Truncated,
             "redirect" => Self::Redirect,
+            "echo-key" => Self::EchoKey,
             _ => return None,
         })
     }

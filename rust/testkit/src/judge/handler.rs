@@ -15,6 +15,7 @@ const REMEMBERED: usize = 64;
 /// A request as it came.
 pub(super) struct Request {
     pub path: String,
+    pub key: String,
     pub body: Vec<u8>,
 }
 

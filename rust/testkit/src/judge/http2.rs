@@ -31,7 +31,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(st
 async fn answer(request: HyperRequest<Incoming>, shared: Arc<JudgeState>) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
-    let (fault, text) = handle(&Request { path, body }, &shared).await;
+    let (fault, text) = handle(&Request { path, key: String::new(), body }, &shared).await;
     shared.seen.answered.fetch_add(1, Ordering::Relaxed);
     let mut response = Response::new(Full::new(Bytes::from(text)));
     if let Fault::Status(status, _) = fault {

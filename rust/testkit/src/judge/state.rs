@@ -41,6 +41,8 @@ pub struct Counts {
     pub refused: AtomicU64,
     pub in_flight: AtomicU64,
     pub most_in_flight: AtomicU64,
+    /// Connections that ended while a request ran.
+    pub abandoned: AtomicU64,
 }
 
 impl Counts {
@@ -51,7 +53,7 @@ impl Counts {
         serde_json::json!({
             "connections": read(&self.connections), "handshakes": read(&self.handshakes), "requests": read(&self.requests),
             "answered": read(&self.answered), "refused": read(&self.refused), "in_flight": read(&self.in_flight),
-            "most_in_flight": read(&self.most_in_flight),
+            "most_in_flight": read(&self.most_in_flight), "abandoned": read(&self.abandoned),
         })
         .to_string()
     }
