@@ -95,6 +95,20 @@ async fn outcomes(batch: Arc<Batch>) -> Vec<(Status, f64, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_sample_gets_its_own_score() {
+    let (scheduler, lane) = engine(20 * SECOND, 3);
+    let numbers: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
+    let texts: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    for _ in 0..3 {
+        for (index, (status, value, _)) in outcomes(submit(&scheduler, &texts, None)).await.into_iter().enumerate() {
+            assert_eq!((status, value), (Status::Ok, index as f64));
+        }
+    }
+    assert!(lane.in_flight(0).is_empty());
+    scheduler.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_numbers_give_the_reason() {
     let (scheduler, _lane) = engine(SECOND, 2);
     let found = outcomes(submit(&scheduler, &["1", "none", "wrong", "panic", "hang", "2"], None)).await;

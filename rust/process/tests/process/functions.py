@@ -37,8 +37,20 @@ def wait(rest):
     return float(value)
 
 
+def fail(rest):
+    raise ValueError(rest)
+
+
 def null(_):
     return ctypes.string_at(0)
+
+
+def once(path):
+    """Dies at the first call."""
+    if not os.path.exists(path):
+        open(path, "w").close()
+        os._exit(7)
+    return 3.0
 
 
 def _blocked():
@@ -68,7 +80,9 @@ def _taken():
 
 VERBS = {
     "give": float,
+    "none": lambda _: None,
     "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
+    "zygote": lambda _: os.kill(os.getppid(), signal.SIGKILL),
     "parent": lambda _: (os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)),
     "exit": lambda rest: os._exit(int(rest)),
     "hang": hang,
@@ -78,27 +92,39 @@ VERBS = {
     "closed": lambda _: _without_descriptors(),
     "taken": lambda _: _taken(),
     "wait": wait,
+    "fail": fail,
     "null": null,
+    "once": once,
 }
 
 
-class BrokenSetup:
-    """Never gets out of its setup."""
+class Counting:
+    """Knows how often it was set up, and tells when it is closed."""
 
-    def __init__(self, how):
+    def __init__(self, how="well"):
         self.how = how
+        self.setups = 0
 
     def setup(self):
         if self.how == "fails":
             raise RuntimeError("no tokenizer here")
         if self.how == "hangs":
             time.sleep(600)
-        os._exit(9)
+        if self.how == "dies":
+            os._exit(9)
+        self.setups += 1
 
     def score(self, text):
-        return work(text)
+        return self.setups + work(text)
+
+    def finish_group(self, scores, texts):
+        return [None if score is None else score * 100 + len(scores) for score in scores]
+
+    def close(self):
+        print("closed", self.setups, flush=True)
 
 
-fails = BrokenSetup("fails")
-hangs = BrokenSetup("hangs")
-dies = BrokenSetup("dies")
+well = Counting()
+fails = Counting("fails")
+hangs = Counting("hangs")
+dies = Counting("dies")

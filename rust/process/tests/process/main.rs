@@ -6,14 +6,32 @@
 mod many_workers;
 mod rig;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use guerdon_core::outcome::{Status, Traceback};
 
-use rig::{Rig, reason, spec, statuses, values};
+use rig::{Rig, reason, spec, statuses, values, wait};
 
 fn gives(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("give {number}")).collect()
+}
+
+#[test]
+fn a_hang_is_reported_where_it_was_last_seen_and_costs_its_timeout_only() {
+    // Time to answer in, also on a busy machine.
+    let rig = Rig::new(vec![spec("work").with(|function| function.policy.grace = Duration::from_secs(4))]);
+    rig.warm();
+    let mut texts = gives(200);
+    texts[7] = "hang".to_owned();
+    let start = Instant::now();
+    let batch = rig.score(&texts);
+    let took = start.elapsed();
+    assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(40), "{took:?}");
+    assert_eq!(statuses(&batch, 0).iter().filter(|status| **status == Status::Ok).count(), 199);
+    let note = batch.note_of(7, 0).unwrap();
+    assert!(note.traceback.is_some_and(|stack| stack.text().contains("in hang")), "{}", note.reason);
+    assert_eq!(rig.lane.stats().kills, 0, "the exception was enough");
+    rig.close();
 }
 
 #[test]
@@ -45,6 +63,42 @@ fn a_worker_that_can_not_be_asked_is_killed_as_before() {
         assert_eq!(note.reason, "no answer within the timeout of 2 s");
     }
     assert_eq!(batch.shown(4, 0), (5.0, Status::Ok));
+    rig.close();
+}
+
+#[test]
+fn the_call_in_hand_of_a_dead_worker_gets_one_more_try_alone() {
+    let rig = Rig::new(vec![spec("work")]);
+    rig.warm();
+    let path = std::env::temp_dir().join(format!("guerdon-once-{}", std::process::id()));
+    let mut texts = gives(100);
+    texts[40] = format!("once {}", path.display());
+    let batch = rig.score(&texts);
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(batch.shown(40, 0), (3.0, Status::Ok));
+    assert_eq!(batch.cell(40, 0).unwrap().attempts, 2);
+    for sample in (0..100).filter(|sample| *sample != 40) {
+        assert_eq!(batch.cell(sample, 0).unwrap().attempts, 1);
+    }
+    rig.close();
+}
+
+#[test]
+fn a_killed_worker_is_replaced_and_so_is_a_killed_zygote() {
+    let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(5))]);
+    rig.warm();
+    for _ in 0..3 {
+        let batch = rig.submit(&(0..20).map(|number| format!("wait 0.02 {number}")).collect::<Vec<_>>(), 1);
+        std::thread::sleep(Duration::from_millis(50));
+        let pid = rustix::process::Pid::from_raw(rig.lane.worker_pids()[0]).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        wait(&batch);
+        assert_eq!(values(&batch, 0), (0..20).map(|number| number as f32).collect::<Vec<_>>());
+    }
+    let batch = rig.score(&["zygote", "give 1", "give 2"]);
+    assert_eq!(batch.shown(1, 0).0, 1.0);
+    let batch = rig.score(&gives(50));
+    assert_eq!(values(&batch, 0), (0..50).map(|number| number as f32).collect::<Vec<_>>());
     rig.close();
 }
 
@@ -83,6 +137,23 @@ fn a_crash_in_c_names_the_python_location() {
     rig.close();
     let printed = printed.lock();
     assert!(printed.contains(" in null") && !printed.contains("_worker/"), "{printed}");
+}
+
+#[test]
+fn a_stateful_function_is_set_up_once_and_closed_once() {
+    let spec = spec("well").with(|function| function.finish = true);
+    let rig = Rig::with(vec![spec], 1, |_| {});
+    let batch = rig.submit(&["give 1", "none", "fail x", "give 4"], 4);
+    wait(&batch);
+    // 1 for the one setup; then finish_group: times a hundred plus the size of the group.
+    assert_eq!(values(&batch, 0)[0], 204.0);
+    assert_eq!(statuses(&batch, 0), [Status::Ok, Status::Error, Status::Error, Status::Ok]);
+    rig.score(&["give 1"]);
+    let printed = rig.printed.clone();
+    rig.close();
+    let printed = printed.lock().clone();
+    assert_eq!(printed.matches("closed 1").count(), 1, "{printed}");
+    assert!(printed.starts_with("[guerdon well "), "{printed}");
 }
 
 #[test]

@@ -49,9 +49,13 @@ impl Spec {
     }
 }
 
-struct Texts(Vec<String>);
+struct Texts(Vec<String>, [String; 1]);
 
 impl Payload for Texts {
+    fn names(&self, _: FunctionId, finish: bool) -> Option<&[String]> {
+        finish.then_some(&self.1)
+    }
+
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         ColumnsWriter::new(out, samples.len(), 1).text(0, |row| {
             let bytes = self.0[samples[row] as usize].as_bytes();
@@ -104,10 +108,16 @@ impl Rig {
         Self { runtime, scheduler, lane, printed }
     }
 
-    /// Scores ASCII texts and waits.
+    /// Submits ASCII texts.
+    pub fn submit<T: AsRef<str>>(&self, texts: &[T], group_size: usize) -> Arc<Batch> {
+        let samples = texts.iter().map(|text| text.as_ref().to_owned()).collect();
+        let payload = Box::new(Texts(samples, ["texts".to_owned()]));
+        self.scheduler.submit(BatchSpec::whole(texts.len(), group_size, payload)).unwrap()
+    }
+
+    /// Scores and waits.
     pub fn score<T: AsRef<str>>(&self, texts: &[T]) -> Arc<Batch> {
-        let payload = Box::new(Texts(texts.iter().map(|text| text.as_ref().to_owned()).collect()));
-        let batch = self.scheduler.submit(BatchSpec::whole(texts.len(), 1, payload)).unwrap();
+        let batch = self.submit(texts, 1);
         wait(&batch);
         batch
     }
@@ -129,7 +139,7 @@ impl Rig {
 }
 
 /// Waits for the end of a batch; a batch that hangs fails its test.
-fn wait(batch: &Batch) {
+pub fn wait(batch: &Batch) {
     let end = batch.end().unwrap();
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(end.fd(), rustix::event::PollFlags::IN)];
     let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
@@ -164,7 +174,7 @@ fn serialized_functions(specs: &[Spec]) -> Vec<u8> {
 import pickle, sys
 folder, targets = sys.argv[1], [target.split(":") for target in sys.argv[2:]]
 functions = [
-    {"recipe": {"name": name, "shape": "sample", "rowwise": False, "records": [], "stateful": name in ("fails", "hangs", "dies"),
+    {"recipe": {"name": name, "shape": "sample", "rowwise": False, "records": [], "stateful": name in ("well", "fails", "hangs", "dies"),
                 "memory_limit": None, "max_output": None},
      "target": ("ref", module, name)}
     for module, name in targets
