@@ -45,6 +45,12 @@ def null(_):
     return ctypes.string_at(0)
 
 
+def fork(rest):
+    """A child that returns into the worker's loop."""
+    os.fork()
+    return float(rest)
+
+
 def once(path):
     """Dies at the first call."""
     if not os.path.exists(path):
@@ -94,6 +100,7 @@ VERBS = {
     "wait": wait,
     "fail": fail,
     "null": null,
+    "fork": fork,
     "once": once,
 }
 

@@ -175,6 +175,17 @@ fn a_setup_that_fails_hangs_or_dies_fails_its_function_only() {
 }
 
 #[test]
+fn a_fork_that_returns_into_the_worker_reports_nothing() {
+    let rig = Rig::new(vec![spec("work")]);
+    let texts: Vec<String> = (0..40)
+        .map(|number| if number % 10 == 3 { format!("fork {number}") } else { format!("give {number}") })
+        .collect();
+    let batch = rig.score(&texts);
+    assert_eq!(values(&batch, 0), (0..40).map(|number| number as f32).collect::<Vec<_>>());
+    rig.close();
+}
+
+#[test]
 fn without_an_interpreter_calls_fail_with_the_reason() {
     let rig = Rig::with(vec![spec("work")], 2, |config| config.python = "/nonexistent/python".into());
     let batch = rig.score(&gives(3));
