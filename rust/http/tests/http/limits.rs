@@ -30,7 +30,7 @@ async fn judged(rules: Rules) -> (u64, u64) {
     (seen.requests.load(Ordering::Relaxed), seen.refused.load(Ordering::Relaxed))
 }
 
-/// A rate is kept from the first request on, and what is refused all the same is sent again.
+/// A rate is kept from the first request on, and refused requests are sent again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rate_is_kept_and_nothing_is_lost() {
     let (requests, refused) = judged(Rules { rpm: Some(3000.0), ..Rules::default() }).await;

@@ -34,7 +34,7 @@ fn texts(count: usize) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_sample_gets_its_own_score() {
-    // The last server does not offer what is asked for.
+    // The last server does not offer HTTP/2, which is asked for.
     for (tls, offered, http2) in
         [(false, false, false), (true, false, false), (false, true, true), (true, true, true), (true, false, true)]
     {
