@@ -36,7 +36,9 @@ def flood(completion: str) -> float:
 
 
 def odd(completion: str) -> float:
-    os.write(2, b"\r 10%\r 20%\r\n\x1b[31mred\n\xff\xfe\n\0guerdon:x\nnul\0nul\n" + b"z" * 100_000 + b"\nlast")
+    os.write(
+        2, b"\r 10%\r 20%\r\n\x1b[31mred\n\xff\xfe\n\0guerdon:x\nnul\0nul\nhell\xc3\xb6\n" + b"z" * 100_000 + b"\nlast"
+    )
     return float(completion)
 
 

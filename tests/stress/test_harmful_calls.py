@@ -16,7 +16,7 @@ from tests.faults import fault
 from tests.stress.harness import Scene, expect, gone, wait_for
 
 CRASHED, ERROR = Status.CRASHED, Status.ERROR
-CLOSED = "closed its connection to the engine"
+CLOSED = "the worker process closed its connection to the engine"
 F_SEAL_FUTURE_WRITE = 0x10  # Python's fcntl has no name for it
 
 

@@ -65,7 +65,7 @@ def test_odd_output_is_shown_as_text(capfd: pytest.CaptureFixture[str]) -> None:
         assert dispatcher.score(completions=["1"]).rewards.item() == 1.0
     lines = [text for function, text in _lines(capfd) if function == "odd"]
     assert lines[:5] == [" 10%", " 20%", "\\x1b[31mred", "\ufffd\ufffd", "\\x00guerdon:x"]
-    assert lines[5:] == ["nul\\x00nul", "z" * 8192, "last"]
+    assert lines[5:] == ["nul\\x00nul", "hell\u00f6", "z" * 8192, "last"]
 
 
 @pytest.mark.fault(

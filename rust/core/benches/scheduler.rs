@@ -14,7 +14,7 @@ use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Shape;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{InstantLane, function, spec};
+use guerdon_testkit::{function, instant_lane, spec};
 use reading::PerElement;
 
 const GROUP: usize = 8;
@@ -39,7 +39,7 @@ fn overhead(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("scheduler: {name}"));
         group.sample_size(20).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
         for samples in [1_000, 10_000, 100_000, 1_000_000] {
-            let lane = Arc::new(InstantLane { frame_calls });
+            let lane = Arc::new(instant_lane(frame_calls));
             let specs = (0..functions).map(|n| function(&format!("f{n}"), Shape::Sample)).collect();
             let engine = Scheduler::start(runtime.handle(), Clock::start(), specs, vec![lane]);
             group.throughput(Throughput::Elements((samples * functions) as u64));

@@ -1,56 +1,22 @@
 //! The native lane under the scheduler, with a kernel that does what its text says.
 #![expect(clippy::unwrap_used, reason = "a test can't go on without its engine")]
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Function, FunctionId, Policy, Shape};
+use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
-use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_native::NativeLane;
 use guerdon_native::kernels::{Fault, Input, InputForm, Kernel, Score, Stop};
-use guerdon_wire::sent_constants::SentConstants;
-use guerdon_wire::text::{RawText, TextKind};
+use guerdon_testkit::Texts;
 use tokio::runtime::Handle;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// One column of ASCII texts.
-struct Texts(Vec<String>, [String; 1]);
-
-impl Payload for Texts {
-    fn names(&self, _function: FunctionId, _finish: bool) -> Option<&[String]> {
-        Some(&self.1)
-    }
-
-    fn encode(
-        &self,
-        _function: FunctionId,
-        _finish: bool,
-        _samples: &[u32],
-        _: &mut SentConstants,
-        _out: &mut Vec<u8>,
-    ) {
-    }
-
-    fn bytes(&self, _function: FunctionId, _sample: u32) -> usize {
-        0
-    }
-
-    fn text(&self, _function: FunctionId, _column: usize, sample: u32) -> Option<RawText<'_>> {
-        Some(RawText { kind: TextKind::Ascii, bytes: self.0.get(sample as usize)?.as_bytes() })
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
 
 /// A number is its value; the rest is what a kernel may do.
 #[derive(Default)]
@@ -111,10 +77,9 @@ fn engine_on(
 
 fn submit(scheduler: &Scheduler, texts: &[&str], timeout: Option<Duration>) -> Arc<Batch> {
     let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-    let samples = texts.len();
-    let payload = Box::new(Texts(texts, ["text".to_owned()]));
+    let payload = Box::new(Texts::of(&texts));
     let batch_timeout_ns = timeout.map(guerdon_core::clock::nanos);
-    scheduler.submit(BatchSpec { batch_timeout_ns, ..BatchSpec::whole(samples, 1, payload) }).unwrap()
+    scheduler.submit(BatchSpec { batch_timeout_ns, ..BatchSpec::whole(texts.len(), 1, payload) }).unwrap()
 }
 
 async fn outcomes(batch: Arc<Batch>) -> Vec<(Status, f64, String)> {

@@ -23,7 +23,7 @@ use guerdon_core::outcome::Cell;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::snapshots::AgentStats;
 use guerdon_remote::{Agent, AgentConfig, Link, Pace, RemoteConfig, RemoteLane};
-use guerdon_testkit::{Act, Ask, InstantLane, NumberedPayload, done, function, paused};
+use guerdon_testkit::{Act, Ask, NumberedPayload, done, function, instant_lane, paused};
 use rig::{DIGEST, NodeSpec, Rig};
 
 const NODES: usize = 64;
@@ -87,7 +87,7 @@ fn driver(samples: usize, bytes: usize) {
     let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let ours = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let functions = vec![function("f", Shape::Sample)];
-    let local = Box::new(|| Arc::new(InstantLane { frame_calls: 64 }) as Arc<dyn Lane>);
+    let local = Box::new(|| Arc::new(instant_lane(64)) as Arc<dyn Lane>);
     let spent = ours.block_on(async {
         let (handle, clock) = (tokio::runtime::Handle::current(), Clock::start());
         let config = RemoteConfig::new(DIGEST, 1, local);
@@ -95,7 +95,7 @@ fn driver(samples: usize, bytes: usize) {
         let scheduler = Scheduler::start(&handle, clock, functions.clone(), vec![lane.clone()]);
         let agents: Vec<Agent> = (0..NODES)
             .map(|node| {
-                let lanes: Vec<Arc<dyn Lane>> = vec![Arc::new(InstantLane { frame_calls: 64 })];
+                let lanes: Vec<Arc<dyn Lane>> = vec![Arc::new(instant_lane(64))];
                 let config = AgentConfig { digest: DIGEST, slots: CORES, stats: Box::new(AgentStats::default) };
                 let agent = Agent::start(theirs.handle(), Clock::start(), functions.clone(), lanes, config);
                 let (here, there) = (lane.add_node(&format!("n{node}")).unwrap(), agent.connect("driver"));

@@ -1,16 +1,23 @@
-//! A lane whose calls take no time: the cost of a batch on it is the engine's own work.
+//! Lanes that run a frame within `run`.
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Times};
 
-/// Ends every call within `run`, with the number of its first sample.
-pub struct InstantLane {
-    pub frame_calls: usize,
+/// Runs frames of up to `frame_calls` calls with a function, one after the other.
+pub struct InlineLane<R> {
+    frame_calls: usize,
+    run: R,
 }
 
-impl Lane for InstantLane {
+impl<R: Fn(Frame) + Send + Sync + 'static> InlineLane<R> {
+    pub const fn new(frame_calls: usize, run: R) -> Self {
+        Self { frame_calls, run }
+    }
+}
+
+impl<R: Fn(Frame) + Send + Sync + 'static> Lane for InlineLane<R> {
     fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
@@ -29,7 +36,20 @@ impl Lane for InstantLane {
         self.frame_calls
     }
 
-    fn run(&self, mut frame: Frame) {
+    fn run(&self, frame: Frame) {
+        (self.run)(frame);
+    }
+
+    fn close(&self) -> CloseFuture {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Returns a lane that ends every call within `run`, with the number of its first sample: the cost
+/// of a batch on it is the engine's own work.
+#[must_use]
+pub fn instant_lane(frame_calls: usize) -> InlineLane<impl Fn(Frame) + Send + Sync + 'static> {
+    InlineLane::new(frame_calls, |mut frame: Frame| {
         let times = Times { started_ns: 1, run_ns: 1 };
         for call in 0..frame.len() {
             let (first, size) = (frame.first(call), frame.size(call));
@@ -39,9 +59,5 @@ impl Lane for InstantLane {
                 frame.complete_many(call, vec![Cell::Value(first as f64); size], times);
             }
         }
-    }
-
-    fn close(&self) -> CloseFuture {
-        Box::pin(std::future::ready(()))
-    }
+    })
 }

@@ -3,8 +3,8 @@
 //! `lane` is a lane that follows a `script`, on tokio's time, and keeps a `log`; `chaos` draws a
 //! script from a seed; `identified` has arguments that identify their sample; `serial` computes the
 //! result without an engine; `setup` makes functions and batches, `rig` an engine on one lane;
-//! `instant` is a lane that costs nothing; `training` simulates a training run; `judge` (a feature)
-//! is a mock server with fault injection.
+//! `instant` has lanes that run a frame at once; `training` simulates a training run; `judge` (a
+//! feature) is a mock server with fault injection.
 #![forbid(unsafe_code)]
 
 mod chaos;
@@ -19,17 +19,19 @@ mod rig;
 mod script;
 mod serial;
 mod setup;
+mod temp_folder;
 mod texts;
 pub mod training;
 
 pub use chaos::Chaos;
 pub use holding::HoldingLane;
 pub use identified::{NumberedPayload, identity};
-pub use instant::InstantLane;
+pub use instant::{InlineLane, instant_lane};
 pub use lane::{FakeLane, Room};
 pub use log::{CallSeen, FrameSeen, Log};
 pub use rig::{Rig, returns, seconds, statuses};
 pub use script::{Act, Ask, Script, failure};
 pub use serial::{ExpectedCell, serial};
 pub use setup::{Samples, Unwritable, done, function, paused, seeds, spec};
+pub use temp_folder::TempFolder;
 pub use texts::Texts;

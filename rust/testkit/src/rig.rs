@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
+use guerdon_core::compose::{ComposeLane, Composite};
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::lane::Lane;
 use guerdon_core::open_batch::Placement;
@@ -34,6 +35,19 @@ impl Rig {
     #[must_use]
     pub fn wide(functions: Vec<Function>, script: impl Script) -> Self {
         Self::new(Room { places: 64, at_once: true, ..Room::default() }, functions, script)
+    }
+
+    /// An engine whose lane 1 makes the calls of members on lane 0, which follows `script`.
+    #[must_use]
+    pub fn composed(
+        functions: Vec<Function>,
+        composites: Vec<Option<Composite>>,
+        room: Room,
+        script: impl Script,
+    ) -> Self {
+        let (lane, clock) = (Arc::new(FakeLane::new(room, script)), Clock::start());
+        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, composites))];
+        Self { engine: Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes), lane }
     }
 
     #[must_use]

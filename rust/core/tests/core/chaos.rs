@@ -37,12 +37,6 @@ struct BatchPlan {
     cancel_ms: Option<u64>,
 }
 
-fn sometimes<T: Clone + std::fmt::Debug + 'static>(
-    some: impl Strategy<Value = T> + 'static,
-) -> impl Strategy<Value = Option<T>> {
-    prop_oneof![3 => Just(None), 1 => some.prop_map(Some)]
-}
-
 prop_compose! {
     fn functions()(
         shape in prop_oneof![Just(Shape::Sample), Just(Shape::Sample), Just(Shape::Group), Just(Shape::Batch)],
@@ -50,9 +44,9 @@ prop_compose! {
         isolated in prop::bool::weighted(0.15),
         lane in 0..2_usize,
         retries in 0..4_u16,
-        concurrency in sometimes(1..4_usize),
+        concurrency in prop::option::weighted(0.25, 1..4_usize),
         timeout_ms in 20..400_u64,
-        deadline_ms in sometimes(1..3000_u64),
+        deadline_ms in prop::option::weighted(0.25, 1..3000_u64),
     ) -> Function {
         let plain = function("f", shape);
         let policy = Policy {
@@ -72,8 +66,8 @@ prop_compose! {
         groups in 0..12_usize,
         group_size in 1..6_usize,
         submit_ms in 0..400_u64,
-        budget_ms in sometimes(1..4000_u64),
-        cancel_ms in sometimes(0..2000_u64),
+        budget_ms in prop::option::weighted(0.25, 1..4000_u64),
+        cancel_ms in prop::option::weighted(0.25, 0..2000_u64),
     ) -> BatchPlan {
         BatchPlan { groups, group_size, submit_ms, budget_ms, cancel_ms }
     }
@@ -82,8 +76,8 @@ prop_compose! {
 prop_compose! {
     fn plans()(
         functions in prop::collection::vec(functions(), 1..5),
-        workers in (1..4_usize, 1..20_usize, Just(false), sometimes(10..60_u64)),
-        other in (1..4_usize, 1..20_usize, any::<bool>(), sometimes(10..60_u64)),
+        workers in (1..4_usize, 1..20_usize, Just(false), prop::option::weighted(0.25, 10..60_u64)),
+        other in (1..4_usize, 1..20_usize, any::<bool>(), prop::option::weighted(0.25, 10..60_u64)),
         batches in prop::collection::vec(batches(), 1..4),
         (seed, faults, longest_ms, hangs) in (any::<u64>(), prop_oneof![Just(0), 0..300_u64], 0..300_u64, any::<bool>()),
     ) -> Plan {

@@ -1,44 +1,30 @@
 //! Comparisons of a group's samples by a member on a fake lane and a paused clock.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Pairwise, PairwiseScore, Schedule};
+use guerdon_core::compose::{Composite, Pairwise, PairwiseScore, Schedule};
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, FunctionId, Policy, Shape};
-use guerdon_core::lane::Lane;
 use guerdon_core::limits::{Limit, Rules};
-use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
+use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::report::Extra;
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, failure, function, paused, seeds, spec};
+use guerdon_testkit::{Act, Ask, Rig, Room, Script, done, failure, function, paused, seeds, spec};
+
+use crate::composites::{hostile, hostile_day, policy};
 
 const PAIRWISE: FunctionId = 0;
 const JUDGE: FunctionId = 1;
-
-struct Rig {
-    engine: Scheduler,
-    lane: Arc<FakeLane>,
-    log: Arc<Log>,
-}
 
 fn rules(schedule: Schedule, both_orders: bool) -> Pairwise {
     Pairwise { function: JUDGE, schedule, score: PairwiseScore::BradleyTerry, both_orders }
 }
 
-fn rig(rules: Pairwise, judge: Policy, room: Room, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> Rig {
+fn rig(rules: Pairwise, judge: Policy, room: Room, script: impl Script) -> Rig {
     rig_of(policy(), rules, judge, room, script)
 }
 
-fn rig_of(
-    owner: Policy,
-    rules: Pairwise,
-    policy: Policy,
-    room: Room,
-    script: impl Fn(&Ask) -> Act + Send + Sync + 'static,
-) -> Rig {
+fn rig_of(owner: Policy, rules: Pairwise, policy: Policy, room: Room, script: impl Script) -> Rig {
     let composite = Composite::Pairwise(rules);
     let judge =
         Function { member_of: Some(PAIRWISE), second_columns: [1].into(), ..function("pairwise", Shape::Sample) };
@@ -46,15 +32,7 @@ fn rig_of(
         Function { lane: 1, member_calls: composite.calls(), policy: owner, ..function("pairwise", Shape::Group) },
         Function { policy, ..judge },
     ];
-    let (lane, clock) = (Arc::new(FakeLane::new(room, script)), Clock::start());
-    let compose = Arc::new(ComposeLane::new(clock, vec![Some(composite), None]));
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), compose];
-    let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, log: lane.log(), lane }
-}
-
-fn policy() -> Policy {
-    function("any", Shape::Sample).policy
+    Rig::composed(functions, vec![Some(composite), None], room, script)
 }
 
 /// The samples of a call in the first batch, in groups of `size`.
@@ -95,7 +73,8 @@ fn a_group_is_ordered_by_its_pairs() {
     for (schedule, calls) in [(Schedule::Circular, 4), (Schedule::AllPairs, 6), (Schedule::Swiss(None), 6)] {
         for both_orders in [false, true] {
             paused(async move {
-                let rig = rig(rules(schedule, both_orders), policy(), Room::default(), |ask| prefers_later(ask, 4));
+                let rig =
+                    rig(rules(schedule, both_orders), policy(), Room::default(), |ask: &Ask| prefers_later(ask, 4));
                 let batch = rig.engine.submit(spec(3, 4)).unwrap();
                 assert!(done(&batch).await);
                 for group in values(&batch).chunks(4) {
@@ -104,7 +83,7 @@ fn a_group_is_ordered_by_its_pairs() {
                     assert!(schedule == Schedule::Circular || group.is_sorted(), "{group:?}");
                 }
                 let made = if both_orders { 2 * calls } else { calls };
-                assert_eq!(rig.log.calls().len(), 3 * made, "{schedule:?}");
+                assert_eq!(rig.log().calls().len(), 3 * made, "{schedule:?}");
                 assert_eq!(counts(&batch, "flips"), vec![0.0; 12]);
                 assert_eq!(counts(&batch, "comparisons").iter().sum::<f64>(), 3.0 * 2.0 * calls as f64);
                 assert_eq!(rig.engine.submit(spec(1, 2)).unwrap().number(), 2);
@@ -116,14 +95,14 @@ fn a_group_is_ordered_by_its_pairs() {
 #[test]
 fn a_group_of_one_abstains_and_one_that_is_too_large_fails() {
     paused(async {
-        let rig = rig(rules(Schedule::Circular, true), policy(), Room::default(), |ask| prefers_later(ask, 4));
+        let rig = rig(rules(Schedule::Circular, true), policy(), Room::default(), |ask: &Ask| prefers_later(ask, 4));
         let batch = rig.engine.submit(spec(2, 1)).unwrap();
         assert!(done(&batch).await);
         assert_eq!(statuses(&batch), vec![Status::Abstained; 2]);
         let batch = rig.engine.submit(spec(1, 65_537)).unwrap();
         assert!(done(&batch).await);
         assert_eq!(batch.cell(0, PAIRWISE).unwrap().outcome.status, Status::Error);
-        assert!(rig.log.calls().is_empty());
+        assert!(rig.log().calls().is_empty());
     });
 }
 
@@ -191,10 +170,10 @@ fn groups_are_scored_before_their_time_is_up() {
 fn comparisons_go_through_the_groups_in_order() {
     paused(async {
         let room = Room { places: 1, frame_calls: 1, ..Room::default() };
-        let rig = rig(rules(Schedule::Circular, true), policy(), room, |ask| prefers_later(ask, 4));
+        let rig = rig(rules(Schedule::Circular, true), policy(), room, |ask: &Ask| prefers_later(ask, 4));
         let batch = rig.engine.submit(spec(10, 4)).unwrap();
         assert!(done(&batch).await);
-        let mut calls = rig.log.calls();
+        let mut calls = rig.log().calls();
         calls.sort_by_key(|call| call.started_ns);
         let groups: Vec<usize> = calls.iter().map(|call| call.first / 4).collect();
         assert!(groups.is_sorted(), "{groups:?}");
@@ -206,31 +185,10 @@ fn comparisons_go_through_the_groups_in_order() {
 fn no_comparison_is_lost() {
     for seed in seeds(40, 2000) {
         paused(async move {
-            let script = move |ask: &Ask| {
-                let mut random = fastrand::Rng::with_seed(
-                    seed ^ (ask.first as u64) << 30
-                        ^ ask.batch << 20
-                        ^ u64::from(ask.attempt) << 8
-                        ^ u64::from(ask.handed),
-                );
-                let milliseconds = random.u64(0..300);
-                let after = Duration::from_millis(milliseconds);
-                match random.u32(0..20) {
-                    0 => Act::Hang,
-                    1 if ask.handed < 3 => Act::Lose { after },
-                    2 => Act::Crash { after },
-                    3 if ask.handed < 3 => Act::GiveBack,
-                    4 => Act::Return { after, cells: vec![Cell::Abstained] },
-                    5 => Act::Fail { after, failure: failure(FailureKind::Error) },
-                    6..=9 => {
-                        let status = if random.bool() { 429 } else { 503 };
-                        let answer = Some(Answer::Status(status));
-                        Act::Fail { after, failure: Failure { answer, ..failure(FailureKind::Error) } }
-                    }
-                    10 => Act::Late { after, cells: vec![Cell::Value(0.5)] },
-                    _ => answer(milliseconds, f64::from(random.u32(0..3)) / 2.0),
-                }
-            };
+            let script = hostile(seed, |_, random| match random.u32(0..10) {
+                0 => vec![Cell::Abstained],
+                _ => vec![Cell::Value(f64::from(random.u32(0..3)) / 2.0)],
+            });
             let mut random = fastrand::Rng::with_seed(seed);
             let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
             let limit = random.bool().then(|| Limit {
@@ -241,22 +199,11 @@ fn no_comparison_is_lost() {
             let bounds = Policy { retries, limit, timeout: Duration::from_secs(2), ..policy() };
             let schedules = [Schedule::Circular, Schedule::AllPairs, Schedule::Swiss(None)];
             let rig = rig(rules(schedules[random.usize(0..3)], random.bool()), bounds, room, script);
-            let mut batches = Vec::new();
-            for _ in 0..3 {
+            let spec = |random: &mut fastrand::Rng| {
                 let batch_timeout_ns = random.bool().then(|| random.u64(1..8_000_000_000));
-                let size = random.usize(1..6);
-                batches.push(rig.engine.submit(BatchSpec { batch_timeout_ns, ..spec(2, size) }).unwrap());
-                tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
-            }
-            if random.u8(0..4) == 0 {
-                rig.engine.cancel(&batches[1], "by the test");
-            }
-            for batch in &batches {
-                assert!(done(batch).await, "seed {seed}: a call was lost");
-            }
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            assert_eq!((rig.lane.held(), rig.engine.open_batches()), (0, 0), "seed {seed}");
-            assert_eq!(rig.engine.calls_in_flight(), vec![0; 2], "seed {seed}");
+                BatchSpec { batch_timeout_ns, ..spec(2, random.usize(1..6)) }
+            };
+            hostile_day(&rig, seed, &mut random, spec).await;
         });
     }
 }

@@ -4,16 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::batch::BatchSpec;
-use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Member, Members, Opinions, Reduce, Reduction};
+use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::compose::{Composite, Member, Members, Opinions, Reduce, Reduction};
 use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Policy, Shape};
-use guerdon_core::lane::Lane;
 use guerdon_core::open_batch::Placement;
-use guerdon_core::outcome::{Cell, FailureKind, Status};
+use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
 use guerdon_core::report::Extra;
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Rig, Room, Script, done, failure, function, returns, seeds, spec};
+use guerdon_testkit::{Act, Ask, Rig, Room, Script, done, failure, function, returns, seeds, spec};
 
 const VOTES: FunctionId = 0;
 const PANEL: FunctionId = 1;
@@ -42,14 +39,10 @@ fn rig(needed: usize, policy: Policy, room: Room, script: impl Script) -> Rig {
         member("panel/a", PANEL),
         member("panel/b", PANEL),
     ];
-    let (lane, clock) = (Arc::new(FakeLane::new(room, script)), Clock::start());
-    let compose = Arc::new(ComposeLane::new(clock, composites));
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), compose];
-    let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, lane }
+    Rig::composed(functions, composites, room, script)
 }
 
-fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     function("any", Shape::Sample).policy
 }
 
@@ -140,10 +133,7 @@ fn with_total_timeout(room: Room) -> Rig {
     let mut functions = vec![Function { lane: 1, member_calls: 2, policy: bounded, ..plain("panel") }];
     // The last two are called by no other.
     functions.extend(["a", "b", "c", "d"].map(|name| Function { member_of: Some(0), ..plain(name) }));
-    let (lane, clock) = (Arc::new(FakeLane::new(room, |_: &Ask| Act::Hang)), Clock::start());
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, vec![Some(composite)]))];
-    let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, lane }
+    Rig::composed(functions, vec![Some(composite)], room, |_: &Ask| Act::Hang)
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,8 +173,11 @@ async fn a_member_whose_setup_fails_fails_at_once() {
     assert!((0..40).all(failed));
 }
 
-/// Lanes that do anything with the calls of members.
-pub(crate) fn hostile(seed: u64) -> impl Script {
+/// Lanes that do anything with calls; `cells` are those of a call that ends.
+pub(crate) fn hostile(
+    seed: u64,
+    cells: impl Fn(&Ask, &mut fastrand::Rng) -> Vec<Cell> + Send + Sync + 'static,
+) -> impl Script {
     move |ask: &Ask| {
         let mut random = fastrand::Rng::with_seed(
             seed ^ (ask.function as u64) << 50
@@ -199,12 +192,49 @@ pub(crate) fn hostile(seed: u64) -> impl Script {
             1 if ask.handed < 3 => Act::Lose { after },
             2 => Act::Crash { after },
             3 if ask.handed < 3 => Act::GiveBack,
-            4 => Act::Return { after, cells: vec![Cell::Abstained] },
-            5..=8 => Act::Fail { after, failure: failure(FailureKind::Error) },
-            9 => Act::Late { after, cells: vec![Cell::Value(7.0)] },
-            _ => Act::Return { after, cells: vec![Cell::Value(f64::from(random.u32(0..3)))] },
+            4..=5 => Act::Fail { after, failure: failure(FailureKind::Error) },
+            6..=8 => {
+                let answer = Some(Answer::Status(if random.bool() { 429 } else { 503 }));
+                Act::Fail { after, failure: Failure { answer, ..failure(FailureKind::Error) } }
+            }
+            9 => Act::Late { after, cells: cells(ask, &mut random) },
+            _ => Act::Return { after, cells: cells(ask, &mut random) },
         }
     }
+}
+
+/// A score or, one time in ten, an abstention.
+pub(crate) fn score_or_none(_: &Ask, random: &mut fastrand::Rng) -> Vec<Cell> {
+    vec![if random.u32(0..10) == 0 { Cell::Abstained } else { Cell::Value(f64::from(random.u32(0..3))) }]
+}
+
+/// Three batches, of which one may be cancelled: each ends, and no call is left.
+pub(crate) async fn hostile_day(
+    rig: &Rig,
+    seed: u64,
+    random: &mut fastrand::Rng,
+    spec: impl Fn(&mut fastrand::Rng) -> BatchSpec,
+) -> Vec<Arc<Batch>> {
+    let mut batches = Vec::new();
+    for _ in 0..3 {
+        batches.push(rig.submit(spec(random)));
+        tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
+    }
+    if random.bool() {
+        rig.cancel(&batches[random.usize(0..2)], "by the test");
+    }
+    for batch in &batches {
+        assert!(done(batch).await, "seed {seed}: a call was lost");
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
+    assert!(rig.calls_in_flight().iter().all(|calls| *calls == 0), "seed {seed}");
+    batches
+}
+
+/// Six samples in groups of two, with a batch timeout or without.
+fn bounded(random: &mut fastrand::Rng) -> BatchSpec {
+    BatchSpec { batch_timeout_ns: random.bool().then(|| random.u64(1..4_000_000_000)), ..spec(6, 2) }
 }
 
 /// compose-1: whatever lanes do with member calls, every cell gets its outcome.
@@ -214,36 +244,23 @@ async fn no_member_call_is_lost() {
         let mut random = fastrand::Rng::with_seed(seed);
         let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
         let bounds = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), ..policy() };
-        let rig = rig(random.usize(1..3), bounds, room, hostile(seed));
-        let mut batches = Vec::new();
-        for _ in 0..3 {
-            let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
-            batches.push(rig.submit(BatchSpec { batch_timeout_ns, ..spec(6, 2) }));
-            tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
-        }
-        for batch in &batches {
-            assert!(done(batch).await, "seed {seed}: a call was lost");
-        }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
-        assert_eq!(rig.calls_in_flight(), vec![0; 5], "seed {seed}");
+        let rig = rig(random.usize(1..3), bounds, room, hostile(seed, score_or_none));
+        hostile_day(&rig, seed, &mut random, bounded).await;
     }
 }
 
-/// A function of opinions alone, before the members that it names, on a fake lane.
-fn rig_of(opinions: Opinions, policy: &Policy, room: Room, script: impl Script) -> Rig {
+/// A function of opinions before its members' functions, of which those in `reduces` are a reduce.
+pub(crate) fn rig_of(opinions: Opinions, reduces: &[bool], policy: &Policy, room: Room, script: impl Script) -> Rig {
     let composite = Composite::Opinions(opinions);
-    let plain = |name: &str| Function { policy: policy.clone(), ..function(name, Shape::Sample) };
     let mut functions =
         vec![Function { lane: 1, member_calls: composite.calls(), ..function("composite", Shape::Sample) }];
-    for member in 1..=composite.calls() {
-        let reduces = matches!(&composite, Composite::Opinions(Opinions { rules, .. }) if rules.reduce == Reduce::Function(member));
-        functions.push(Function { member_of: Some(0), reduces, ..plain(&format!("composite/{member}")) });
-    }
-    let (lane, clock) = (Arc::new(FakeLane::new(room, script)), Clock::start());
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, vec![Some(composite)]))];
-    let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, lane }
+    functions.extend(reduces.iter().enumerate().map(|(number, reduces)| Function {
+        member_of: Some(0),
+        reduces: *reduces,
+        policy: policy.clone(),
+        ..function(&format!("composite/{number}"), Shape::Sample)
+    }));
+    Rig::composed(functions, vec![Some(composite)], room, script)
 }
 
 fn two([one, other]: [FunctionId; 2]) -> Vec<(String, Member)> {
@@ -274,7 +291,7 @@ async fn a_reduce_is_called_once_its_members_have_ended() {
         (2, _) => value(0.5, 2.0),
         _ => value(0.2, 7.0),
     };
-    let rig = rig_of(reduced(1), &policy(), Room { places: 8, ..Room::default() }, script);
+    let rig = rig_of(reduced(1), &[false, false, true], &policy(), Room { places: 8, ..Room::default() }, script);
     let batch = rig.run(spec(4, 1)).await;
     let outcomes: Vec<(Status, f64)> =
         (0..4).map(|sample| batch.cell(sample, 0).unwrap().outcome).map(|one| (one.status, one.value)).collect();
@@ -298,7 +315,7 @@ async fn a_cascade_calls_the_next_member_where_a_score_does_not_count() {
         (2, 2) => fails(),
         _ => value(0.1, 50.0),
     };
-    let rig = rig_of(cascade(), &policy(), Room::default(), script);
+    let rig = rig_of(cascade(), &[false; 2], &policy(), Room::default(), script);
     let batch = rig.run(spec(6, 1)).await;
     let scores: Vec<f64> = (0..6).map(|sample| batch.cell(sample, 0).unwrap().outcome.value).collect();
     assert_eq!((scores[0], scores[1], scores[3], scores[4], scores[5]), (1.0, 50.0, 8.0, 50.0, 50.0));
@@ -321,20 +338,10 @@ async fn no_call_of_a_reduce_or_cascade_is_lost() {
         let mut random = fastrand::Rng::with_seed(seed);
         let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
         let bounds = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), ..policy() };
-        let opinions = if random.bool() { reduced(random.usize(1..3)) } else { cascade() };
-        let functions = opinions.calls() + 1;
-        let rig = rig_of(opinions, &bounds, room, hostile(seed));
-        let mut batches = Vec::new();
-        for _ in 0..3 {
-            let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
-            batches.push(rig.submit(BatchSpec { batch_timeout_ns, ..spec(6, 2) }));
-            tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
-        }
-        for batch in &batches {
-            assert!(done(batch).await, "seed {seed}: a call was lost");
-        }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
-        assert_eq!(rig.calls_in_flight(), vec![0; functions], "seed {seed}");
+        let reduces = random.bool();
+        let opinions = if reduces { reduced(random.usize(1..3)) } else { cascade() };
+        let members: &[bool] = if reduces { &[false, false, true] } else { &[false; 2] };
+        let rig = rig_of(opinions, members, &bounds, room, hostile(seed, score_or_none));
+        hostile_day(&rig, seed, &mut random, bounded).await;
     }
 }

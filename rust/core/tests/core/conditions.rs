@@ -222,12 +222,6 @@ struct Plan {
     chaos: Chaos,
 }
 
-fn sometimes<T: Clone + std::fmt::Debug + 'static>(
-    some: impl Strategy<Value = T> + 'static,
-) -> impl Strategy<Value = Option<T>> {
-    prop_oneof![4 => Just(None), 1 => some.prop_map(Some)]
-}
-
 /// What one function is, and which of those that come before it in `order` it waits for.
 type Draft = (u8, bool, u16, u8, Option<u64>, Vec<(usize, usize, i8)>, bool);
 
@@ -263,7 +257,7 @@ fn function_of(draft: &Draft, sources: &[usize]) -> Function {
 prop_compose! {
     fn functions()(
         drafts in prop::collection::vec((
-            0..8_u8, prop::bool::weighted(0.3), 0..3_u16, 0..3_u8, sometimes(1..1500_u64),
+            0..8_u8, prop::bool::weighted(0.3), 0..3_u16, 0..3_u8, prop::option::weighted(0.2, 1..1500_u64),
             prop::collection::vec((0..9_usize, 0..9_usize, -8..8_i8), 0..3), any::<bool>(),
         ), 2..6),
         seed in any::<u64>(),
@@ -285,8 +279,8 @@ prop_compose! {
     fn plans()(
         functions in functions(),
         (groups, group_size, streamed) in (1..8_usize, 1..5_usize, any::<bool>()),
-        (budget_ms, cancel_ms) in (sometimes(1..2000_u64), sometimes(0..1500_u64)),
-        (quorum, group_ms) in (sometimes(1..4_usize), sometimes(1..1500_u64)),
+        (budget_ms, cancel_ms) in (prop::option::weighted(0.2, 1..2000_u64), prop::option::weighted(0.2, 0..1500_u64)),
+        (quorum, group_ms) in (prop::option::weighted(0.2, 1..4_usize), prop::option::weighted(0.2, 1..1500_u64)),
         room in (1..4_usize, 1..10_usize, any::<bool>()),
         (seed, faults, longest_ms) in (any::<u64>(), prop_oneof![Just(0), 0..300_u64], 0..150_u64),
     ) -> Plan {

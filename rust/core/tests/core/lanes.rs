@@ -13,7 +13,7 @@ use guerdon_core::in_flight::{InFlight, InFlightCall, Location, Phase, Stack};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker, in_flight_elsewhere};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times, Traceback};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, Rig, Room, done, failure, function, paused, returns, spec};
+use guerdon_testkit::{Act, Ask, InlineLane, Rig, Room, done, failure, function, paused, returns, spec};
 use parking_lot::Mutex;
 
 const RAN: Times = Times { started_ns: 1, run_ns: 1 };
@@ -224,49 +224,16 @@ async fn a_task_that_panics_loses_nothing() {
     assert_eq!(statuses(&batch), [Some(Status::Ok); 40]);
 }
 
-/// Panics in `run` for the first function.
-struct Panicking(Holding);
-
-impl Lane for Panicking {
-    fn attach(&self, waker: LaneWaker) {
-        self.0.attach(waker);
-    }
-
-    fn room(&self, function: FunctionId) -> usize {
-        self.0.room(function)
-    }
-
-    fn parallelism(&self, function: FunctionId) -> usize {
-        self.0.parallelism(function)
-    }
-
-    fn pool(&self, function: FunctionId) -> usize {
-        self.0.pool(function)
-    }
-
-    fn frame_calls(&self, function: FunctionId) -> usize {
-        self.0.frame_calls(function)
-    }
-
-    fn run(&self, mut frame: Frame) {
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_panics_breaks_its_function_and_nothing_else() {
+    let lane = InlineLane::new(usize::MAX, |mut frame: Frame| {
         if frame.function_id() == 0 {
             std::panic::resume_unwind(Box::new("by test"));
         }
-        for call in 0..frame.len() {
-            frame.complete(call, Cell::Value(1.0), RAN);
-        }
-    }
-
-    fn close(&self) -> CloseFuture {
-        self.0.close()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lane_that_panics_breaks_its_function_and_nothing_else() {
-    let lane = Arc::new(Panicking(Holding { places: AtomicUsize::new(1), ..Holding::default() }));
+        (0..frame.len()).for_each(|call| frame.complete(call, Cell::Value(1.0), RAN));
+    });
     let functions = vec![function("f", Shape::Sample), function("g", Shape::Sample)];
-    let engine = Rig::on(lane, functions);
+    let engine = Rig::on(Arc::new(lane), functions);
     for _ in 0..2 {
         let batch = engine.run(spec(2, 2)).await; // the scheduler still hands out
         assert_eq!(statuses(&batch), [Some(Status::Error); 4]);

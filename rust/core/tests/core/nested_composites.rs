@@ -1,21 +1,17 @@
 //! Composites whose members make several calls themselves: trees at random, compared with a serial
 //! evaluation.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
-use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Member, Members, Opinions, Reduce, Reduction};
+use guerdon_core::compose::{Member, Members, Opinions, Reduce, Reduction};
 use guerdon_core::delivery::Delivery;
-use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Policy, Shape};
-use guerdon_core::lane::Lane;
+use guerdon_core::function::{Comparison, Condition, FunctionId, Policy};
 use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::report::Extra;
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Rig, Room, Script, done, failure, function, returns, seeds, spec};
+use guerdon_testkit::{Act, Ask, Room, failure, returns, seeds, spec};
 
-use crate::composites::hostile;
+use crate::composites::{hostile, hostile_day, policy, rig_of, score_or_none};
 
 /// Draws composites, and gives their functions numbers from 1 on.
 struct Trees {
@@ -70,27 +66,6 @@ fn rules(reduce: Reduce, needed: usize) -> Reduction {
 
 fn votes(function: FunctionId) -> Opinions {
     Opinions { members: Members::Votes { function, votes: 3 }, rules: rules(Reduce::Median, 2) }
-}
-
-/// A composite before its functions, on a fake lane.
-fn rig(opinions: Opinions, reduces: &[bool], policy: &Policy, room: Room, script: impl Script) -> Rig {
-    let composite = Composite::Opinions(opinions);
-    let mut functions =
-        vec![Function { lane: 1, member_calls: composite.calls(), ..function("composite", Shape::Sample) }];
-    functions.extend(reduces.iter().enumerate().map(|(number, reduces)| Function {
-        member_of: Some(0),
-        reduces: *reduces,
-        policy: policy.clone(),
-        ..function(&format!("composite/{number}"), Shape::Sample)
-    }));
-    let (lane, clock) = (Arc::new(FakeLane::new(room, script)), Clock::start());
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, vec![Some(composite)]))];
-    let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, lane }
-}
-
-fn policy() -> Policy {
-    function("any", Shape::Sample).policy
 }
 
 /// A score, an abstention (`None`) or a failure.
@@ -161,7 +136,7 @@ async fn scores_of_nested_composites_are_those_of_a_serial_evaluation() {
             }
         };
         let room = Room { places: trees.random.usize(1..30), ..Room::default() };
-        let rig = rig(opinions.clone(), &trees.reduces, &policy(), room, script);
+        let rig = rig_of(opinions.clone(), &trees.reduces, &policy(), room, script);
         let batch = rig.run(spec(3, 2)).await;
         for sample in 0..6 {
             let outcome = batch.cell(sample, 0).unwrap().outcome;
@@ -200,8 +175,13 @@ async fn calls_of_a_failed_member_are_given_up() {
         _ => returns(Duration::from_secs(1), 1, 7.0),
     };
     let bounds = Policy { timeout: Duration::from_secs(3000), retries: 1, ..policy() };
-    let rig =
-        rig(cascade_of_a_panel(), &[false; 3], &bounds, Room { places: 64, at_once: true, ..Room::default() }, script);
+    let rig = rig_of(
+        cascade_of_a_panel(),
+        &[false; 3],
+        &bounds,
+        Room { places: 64, at_once: true, ..Room::default() },
+        script,
+    );
     let batch = rig.run(spec(2, 2)).await;
     assert!((0..4).all(|sample| batch.cell(sample, 0).unwrap().outcome.value == 7.0));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -232,24 +212,14 @@ async fn no_call_of_a_nested_composite_is_lost() {
         let Trees { mut random, reduces } = trees;
         let room = Room { places: random.usize(1..9), at_once: random.bool(), ..Room::default() };
         let bounds = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), ..policy() };
-        let rig = rig(opinions, &reduces, &bounds, room, hostile(seed));
-        let mut batches = Vec::new();
-        for _ in 0..3 {
+        let rig = rig_of(opinions, &reduces, &bounds, room, hostile(seed, score_or_none));
+        let spec = |random: &mut fastrand::Rng| {
             let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
             let group_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
-            let delivery =
-                Delivery { group_timeout_ns, group_quorum: random.bool().then_some(1), ..Delivery::default() };
-            batches.push(rig.submit(BatchSpec { batch_timeout_ns, delivery, ..spec(3, 2) }));
-            tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
-        }
-        if random.bool() {
-            rig.cancel(&batches[0], "by the test");
-        }
-        for batch in &batches {
-            assert!(done(batch).await, "seed {seed}: a call was lost");
-        }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
-        assert_eq!(rig.calls_in_flight(), vec![0; reduces.len() + 1], "seed {seed}");
+            let group_quorum = random.bool().then_some(1);
+            let delivery = Delivery { group_timeout_ns, group_quorum, ..Delivery::default() };
+            BatchSpec { batch_timeout_ns, delivery, ..spec(3, 2) }
+        };
+        hostile_day(&rig, seed, &mut random, spec).await;
     }
 }

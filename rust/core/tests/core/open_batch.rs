@@ -58,39 +58,6 @@ async fn calls_start_as_samples_come_groups_as_they_fill_and_the_batch_at_the_en
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_are_handed_out_while_others_are_still_to_come() {
-    let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
-    let batch = engine.open(1);
-    for group in 0..50 {
-        engine.add(&batch, Placement::InOrder(1));
-        sleep(1.1).await;
-        assert_eq!(groups(&batch), [group]);
-        assert!(!batch.is_exhausted());
-    }
-    engine.finish(&batch).unwrap();
-    assert!(batch.is_done() && batch.is_exhausted());
-    assert_eq!(engine.open_batches(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn finishing_is_refused_while_a_group_lacks_samples() {
-    let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
-    let batch = engine.open(3);
-    engine.add(&batch, Placement::InOrder(4));
-    assert_eq!(engine.finish(&batch).unwrap_err().first, [(1, 1)]);
-    engine.add(&batch, Placement::InOrder(2));
-    engine.finish(&batch).unwrap();
-    engine.finish(&batch).unwrap();
-    assert!(batch.reserve(&Placement::InOrder(1)).is_err());
-    assert!(done(&batch).await);
-    assert_eq!(values(&batch), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-    let empty = engine.open(3);
-    engine.finish(&empty).unwrap();
-    assert!(empty.is_done() && empty.is_exhausted());
-    assert_eq!(engine.open_batches(), 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cancelled_batch_takes_no_more_samples_and_ends() {
     let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
     let engine = engine(shapes.to_vec(), |_| 1.0);

@@ -15,7 +15,7 @@ use guerdon_core::function::{Function, FunctionId, Gather, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
-use guerdon_testkit::{InstantLane, Rig, Samples, done, function, spec, statuses};
+use guerdon_testkit::{Rig, Samples, done, function, instant_lane, spec, statuses};
 use tokio::runtime::Handle;
 
 /// Panics without a message on stderr.
@@ -62,7 +62,7 @@ impl Lane for Broken {
     }
 
     fn run(&self, frame: Frame) {
-        InstantLane { frame_calls: 4 }.run(frame);
+        instant_lane(4).run(frame);
     }
 
     fn close(&self) -> CloseFuture {

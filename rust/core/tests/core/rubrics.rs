@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Criterion};
+use guerdon_core::compose::{Composite, Criterion};
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Policy, RunIf, Shape};
-use guerdon_core::lane::Lane;
 use guerdon_core::limits::{Limit, Rules};
 use guerdon_core::open_batch::Placement;
-use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
+use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::report::Extra;
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, Rig, Room, Script, done, failure, function, seeds, spec};
+use guerdon_testkit::{Act, Ask, Rig, Room, Script, done, failure, function, seeds, spec};
+
+use crate::composites::{hostile, hostile_day, policy};
 
 const COLUMNS: usize = 3;
 const JUDGE: FunctionId = COLUMNS;
@@ -38,14 +37,7 @@ fn rig_of(bounds: [Option<Duration>; COLUMNS], in_turn: bool, judge: Policy, roo
     let mut functions: Vec<Function> = bounds.into_iter().enumerate().map(column).collect();
     let member = Function { member_of: Some(0), columns, policy: judge, ..function("rubric", Shape::Sample) };
     functions.push(member);
-    let (lane, clock) = (Arc::new(FakeLane::new(room, script)), Clock::start());
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, composites))];
-    let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
-    Rig { engine, lane }
-}
-
-fn policy() -> Policy {
-    function("any", Shape::Sample).policy
+    Rig::composed(functions, composites, room, script)
 }
 
 /// The slot of a call in the first batch of criteria that are asked for in turn.
@@ -185,9 +177,7 @@ async fn a_call_ends_with_a_column_that_never_began() {
         Function { member_of: Some(0), columns, policy: long, ..function("rubric", Shape::Sample) },
     ];
     let room = Room { places: 64, at_once: true, ..Room::default() };
-    let (lane, clock) = (Arc::new(FakeLane::new(room, |_: &Ask| Act::Hang)), Clock::start());
-    let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, composites))];
-    let rig = Rig { engine: Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes), lane };
+    let rig = Rig::composed(functions, composites, room, |_: &Ask| Act::Hang);
     let delivery = Delivery::timeout_ns(2_000_000_000);
     let batch = rig.submit(BatchSpec { streamed: true, delivery, ..spec(0, 1) });
     rig.add(&batch, Placement::InOrder(1));
@@ -211,27 +201,17 @@ async fn no_column_is_lost() {
     for seed in seeds(60, 2000) {
         let mut random = fastrand::Rng::with_seed(seed);
         let in_turn = random.bool();
-        let script = move |ask: &Ask| {
-            let mut random = fastrand::Rng::with_seed(
-                seed ^ (ask.first as u64) << 30 ^ ask.batch << 20 ^ u64::from(ask.attempt) << 8 ^ u64::from(ask.handed),
-            );
-            let after = Duration::from_millis(random.u64(0..300));
+        let others = hostile(seed, move |ask, _| {
             let place = if in_turn { (ask.batch - 1) as usize % (COLUMNS + 1) - 1 } else { 0 };
             let score = |place| Cell::Value((10 * ask.first + place) as f64);
-            let cells = if in_turn { vec![score(place)] } else { (0..COLUMNS).map(score).collect() };
-            let later = |status| Failure { answer: Some(Answer::Status(status)), ..failure(FailureKind::Error) };
-            match random.u32(0..24) {
-                0 => Act::Hang,
-                1 if ask.handed < 3 => Act::Lose { after },
-                2 => Act::Crash { after },
-                3 if ask.handed < 3 => Act::GiveBack,
-                4 => Act::FailSetup,
-                5..=7 => Act::Fail { after, failure: failure(FailureKind::Error) },
-                8..=9 => Act::Fail { after, failure: later(429) },
-                10 => Act::Fail { after, failure: later(503) },
-                11 => Act::Late { after, cells },
-                12 => Act::Panic,
-                _ => Act::Return { after, cells },
+            if in_turn { vec![score(place)] } else { (0..COLUMNS).map(score).collect() }
+        });
+        let script = move |ask: &Ask| {
+            let draw = seed ^ (ask.first as u64) << 30 ^ ask.batch << 20 ^ u64::from(ask.attempt) << 8;
+            match fastrand::Rng::with_seed(draw ^ u64::from(ask.handed)).u32(0..24) {
+                0 => Act::FailSetup,
+                1 => Act::Panic,
+                _ => others.act(ask),
             }
         };
         let room = Room { places: random.usize(1..5), at_once: random.bool(), ..Room::default() };
@@ -240,30 +220,21 @@ async fn no_column_is_lost() {
         let judge = Policy { retries: random.u16(0..3), timeout: Duration::from_secs(2), limit, ..policy() };
         let bounds = [(); COLUMNS].map(|()| random.bool().then(|| Duration::from_millis(random.u64(1..4000))));
         let rig = rig_of(bounds, in_turn, judge, room, script);
-        let mut batches = Vec::new();
-        for _ in 0..3 {
+        let spec = |random: &mut fastrand::Rng| {
             let batch_timeout_ns = random.bool().then(|| random.u64(1..4_000_000_000));
             let delivery = match random.u32(0..3) {
                 0 => Delivery::quorum(1),
                 1 => Delivery::timeout_ns(random.u64(1..3_000_000_000)),
                 _ => Delivery::default(),
             };
-            batches.push(rig.submit(BatchSpec { batch_timeout_ns, delivery, ..spec(6, 2) }));
-            tokio::time::sleep(Duration::from_millis(random.u64(0..500))).await;
-        }
-        if random.bool() {
-            rig.cancel(&batches[0], "by the test");
-        }
-        for batch in &batches {
-            assert!(done(batch).await, "seed {seed}: a call was lost");
+            BatchSpec { batch_timeout_ns, delivery, ..spec(6, 2) }
+        };
+        for batch in hostile_day(&rig, seed, &mut random, spec).await {
             for (sample, column) in (0..6).flat_map(|sample| (0..COLUMNS).map(move |column| (sample, column))) {
-                let (status, score) = outcome(batch, sample, column);
+                let (status, score) = outcome(&batch, sample, column);
                 assert!(status != Status::Abstained && status != Status::Skipped, "seed {seed}");
                 assert!(status != Status::Ok || score == (10 * sample + column) as f64, "seed {seed}: {score}");
             }
         }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!((rig.lane.held(), rig.open_batches()), (0, 0), "seed {seed}");
-        assert_eq!(rig.calls_in_flight(), vec![0; COLUMNS + 1], "seed {seed}");
     }
 }

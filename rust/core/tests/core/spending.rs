@@ -1,24 +1,10 @@
 //! A cap on what requests cost, of one engine and of several that share a file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use guerdon_core::spending::{Admission, Cap, Cost, Reserve, SharedCap, Spending};
+use guerdon_testkit::TempFolder;
 use proptest::prelude::*;
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("guerdon-spending-{:016x}", fastrand::u64(..))))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn own(max_cost: f64) -> Spending {
     Spending::new(Cap { max_cost, whose: "of 'f'".to_owned(), shared: None })
@@ -96,7 +82,7 @@ fn a_request_whose_cost_nobody_knows_counts_as_others_do() {
 #[test]
 fn a_shared_cap_ends_with_the_last_engine_that_shares_it_unless_it_is_kept() {
     for kept in [false, true] {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let (one, two) = (shared(1.0, &folder.0, kept), shared(1.0, &folder.0, kept));
         assert!(admitted(&one));
         one.complete(1, Cost::Known(0.75));
@@ -110,7 +96,7 @@ fn a_shared_cap_ends_with_the_last_engine_that_shares_it_unless_it_is_kept() {
 
 #[test]
 fn room_that_another_engine_leaves_is_seen_without_a_request_of_ones_own() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let (one, two) = (shared(1.0, &folder.0, false), shared(1.0, &folder.0, false));
     assert!(admitted(&one) && admitted(&two));
     one.complete(1, Cost::Known(0.55));
@@ -122,7 +108,7 @@ fn room_that_another_engine_leaves_is_seen_without_a_request_of_ones_own() {
 
 #[test]
 fn a_file_that_can_not_be_used_refuses() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     std::fs::create_dir_all(folder.0.join("cap")).unwrap();
     let reason = refused(&shared(1.0, &folder.0, false));
     assert!(reason.contains("what was spent under max_cost=1 is not known") && reason.contains("cap"), "{reason}");
@@ -130,7 +116,7 @@ fn a_file_that_can_not_be_used_refuses() {
 
 #[test]
 fn a_damaged_file_starts_anew() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let first = shared(1.0, &folder.0, true);
     assert!(admitted(&first));
     first.complete(1, Cost::Known(1.0));
@@ -168,7 +154,7 @@ proptest! {
     /// or counted twice, and the cap is passed by no more than the bound says.
     #[test]
     fn engines_that_share_a_cap_count_together(steps in steps(), max_cost in 1..2000_u32) {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let max_cost = f64::from(max_cost);
         let make = || shared(max_cost, &folder.0, true);
         let mut engines: Vec<Spending> = (0..3).map(|_| make()).collect();

@@ -13,7 +13,7 @@ use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Chaos, FakeLane, InstantLane, Room, function, serial, spec};
+use guerdon_testkit::{Chaos, FakeLane, Room, function, instant_lane, serial, spec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
@@ -128,7 +128,7 @@ fn check(functions: &[Function], batch: &Batch, chaos: &Chaos, cancelled: bool) 
 fn submitters_that_hand_out_for_each_other_leave_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let functions = vec![function("f", Shape::Sample), function("g", Shape::Group)];
-    let lanes: Vec<Arc<dyn Lane>> = vec![Arc::new(InstantLane { frame_calls: 3 })];
+    let lanes: Vec<Arc<dyn Lane>> = vec![Arc::new(instant_lane(3))];
     let engine = Scheduler::start(runtime.handle(), Clock::start(), functions, lanes);
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::call::CallKind;
-use guerdon_core::function::{Function, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
 use guerdon_testkit::{Act, Ask, Rig, Room, done, failure, function, returns, spec};
 
@@ -36,14 +35,6 @@ fn status(batch: &Batch, sample: usize) -> (Status, u16) {
 
 fn reason(batch: &Batch, sample: usize) -> String {
     batch.note_of(sample, 0).expect("a failed cell has a note").reason
-}
-
-#[tokio::test(start_paused = true)]
-async fn queueing_is_not_running() {
-    let engine = Rig::new(one_at_a_time(), vec![with(|policy| policy.timeout = 200 * MS)], |_: &Ask| value(100 * MS));
-    let batch = engine.run(spec(50, 1)).await;
-    assert!((0..50).all(|sample| status(&batch, sample) == (Status::Ok, 1)));
-    assert!(took(&batch) >= 5000 * MS);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,39 +171,6 @@ async fn there_is_no_attempt_past_the_total_timeout() {
     let batch = engine.run(spec(1, 1)).await;
     assert_eq!((status(&batch, 0), reason(&batch, 0)), ((Status::Error, 1), "Error by script".to_owned()));
     assert!(took(&batch) < 10 * MS, "nothing was left to wait for");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_group_call_fails_as_one_and_a_failed_score_stays_failed() {
-    let grouped = Function { finish: true, ..function("f", Shape::Sample) };
-    let engine = Rig::new(Room::default(), vec![grouped], |ask: &Ask| match (ask.kind, ask.first) {
-        (CallKind::Finish, 0) => {
-            assert_eq!(ask.scores, [Some(1.0), None]);
-            Act::Return { after: MS, cells: vec![Cell::Value(5.0); 2] }
-        }
-        (CallKind::Finish, _) => Act::Fail { after: MS, failure: failure(FailureKind::Error) },
-        (_, 1) => Act::Hang,
-        _ => value(MS),
-    });
-    let batch = engine.run(spec(2, 2)).await;
-    let cells = [0, 1, 2, 3].map(|sample| status(&batch, sample).0);
-    assert_eq!(cells, [Status::Ok, Status::Timeout, Status::Error, Status::Error]);
-    assert_eq!(batch.shown(0, 0), (5.0, Status::Ok));
-    assert_eq!((reason(&batch, 1).as_str(), reason(&batch, 2).as_str()), ("Timeout by script", "Error by script"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn failed_cell_shows_the_value_its_function_chose() {
-    let shows = [OnFailure::Nan, OnFailure::Abstain, OnFailure::Value(-1.0)];
-    let functions = shows.map(|on_failure| with(|policy| policy.on_failure = on_failure));
-    let engine = Rig::new(Room::default(), functions.to_vec(), |_: &Ask| Act::Fail {
-        after: MS,
-        failure: failure(FailureKind::Error),
-    });
-    let batch = engine.run(spec(1, 1)).await;
-    let shown = [0, 1, 2].map(|function| batch.shown(0, function));
-    assert!(shown[0].0.is_nan() && shown[1].0.is_nan());
-    assert_eq!((shown[0].1, shown[1].1, shown[2]), (Status::Error, Status::Abstained, (-1.0, Status::Error)));
 }
 
 #[tokio::test(start_paused = true)]

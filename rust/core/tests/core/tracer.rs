@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::frame::Frame;
-use guerdon_core::function::{Function, FunctionId, Policy, Shape};
-use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
+use guerdon_core::function::{Function, Policy, Shape};
+use guerdon_core::lane::Lane;
 use guerdon_core::observer::Telemetry;
 use guerdon_core::outcome::{Failure, FailureKind, Status, Times};
 use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, TraceEvent};
-use guerdon_testkit::{Act, Ask, FakeLane, Rig, Room, Script, done, failure, function, returns, spec};
+use guerdon_testkit::{Act, Ask, FakeLane, InlineLane, Rig, Room, Script, done, failure, function, returns, spec};
 use parking_lot::Mutex;
 
 /// All that was reported.
@@ -97,29 +97,10 @@ async fn short_calls_are_reported_together_unless_they_failed_or_were_tried_agai
     assert_eq!(reported.0.lock().iter().map(together).sum::<usize>(), 3);
 }
 
-/// A thread, whose calls take a microsecond each; every seventh fails.
-struct OneThread;
-
-impl Lane for OneThread {
-    fn attach(&self, _: LaneWaker) {}
-
-    fn room(&self, _: FunctionId) -> usize {
-        1
-    }
-
-    fn parallelism(&self, _: FunctionId) -> usize {
-        1
-    }
-
-    fn pool(&self, _: FunctionId) -> usize {
-        0
-    }
-
-    fn frame_calls(&self, _: FunctionId) -> usize {
-        usize::MAX
-    }
-
-    fn run(&self, mut frame: Frame) {
+#[tokio::test(start_paused = true)]
+async fn thread_reports_follow_each_other() {
+    // A thread, whose calls take a microsecond each; every seventh fails.
+    let lane = InlineLane::new(usize::MAX, |mut frame: Frame| {
         frame.set_executor(|| Executor::Thread(1));
         for call in 0..frame.len() {
             let times = Times { started_ns: 1 + 1000 * call as u64, run_ns: 1000 };
@@ -129,16 +110,8 @@ impl Lane for OneThread {
                 frame.complete_soon(call, 1.0, times);
             }
         }
-    }
-
-    fn close(&self) -> CloseFuture {
-        Box::pin(std::future::ready(()))
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn thread_reports_follow_each_other() {
-    let (engine, reported) = traced(vec![function("each", Shape::Sample)], Duration::ZERO, OneThread);
+    });
+    let (engine, reported) = traced(vec![function("each", Shape::Sample)], Duration::ZERO, lane);
     engine.run(spec(400, 1)).await;
     let events = reported.0.lock();
     let spans: Vec<&FrameSpan> = events

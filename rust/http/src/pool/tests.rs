@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
@@ -12,33 +12,54 @@ fn pool(endpoint: &Endpoint) -> Pool {
     Pool::new(endpoint, 1).unwrap()
 }
 
-/// A server with empty responses that closes connections after `most` of them; counts
-/// connections.
-async fn server(most: usize) -> (Endpoint, Arc<AtomicUsize>) {
+#[derive(Default)]
+struct Counts {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+}
+
+/// A server with empty responses that closes connections after `most` of them: at once, or this
+/// long after it has read one more request.
+async fn server(most: usize, after_another: Option<Duration>) -> (Endpoint, Arc<Counts>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let count = Arc::new(AtomicUsize::new(0));
-    let counted = count.clone();
+    let counts = Arc::<Counts>::default();
+    let counted = counts.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            counted.fetch_add(1, Ordering::Relaxed);
+            let counted = counted.clone();
+            counted.connections.fetch_add(1, Ordering::Relaxed);
             tokio::spawn(async move {
                 for _ in 0..most {
-                    let mut head = Vec::new();
-                    while !head.ends_with(b"\r\n\r\n") {
-                        head.push(stream.read_u8().await?);
-                    }
+                    request_of(&mut stream, &counted).await?;
                     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
+                }
+                if let Some(after) = after_another {
+                    request_of(&mut stream, &counted).await?;
+                    tokio::time::sleep(after).await;
                 }
                 io::Result::Ok(())
             });
         }
     });
-    (Endpoint::new(&url, Vec::new(), None, false, None).unwrap(), count)
+    (Endpoint::new(&url, Vec::new(), None, false, None).unwrap(), counts)
+}
+
+async fn request_of(stream: &mut TcpStream, counted: &Counts) -> io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    counted.requests.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn sent<'a>(pool: &'a Pool, endpoint: &Endpoint) -> Result<Exchange<'a>, TransportError> {
+    pool.send(endpoint, &Bytes::new().into(), &Progress::new()).await
 }
 
 async fn exchange(pool: &Pool, endpoint: &Endpoint) {
-    let answering = pool.send(endpoint, &Bytes::new().into(), &Progress::new()).await.unwrap();
+    let answering = sent(pool, endpoint).await.unwrap();
     assert!(answering.response.status().is_success());
     drop(answering.response);
     answering.connection.release().await;
@@ -53,35 +74,35 @@ fn there_are_as_many_connections_as_the_requests_take() {
 
 #[tokio::test]
 async fn a_connection_serves_one_request_after_the_other() {
-    let (endpoint, connections) = server(usize::MAX).await;
+    let (endpoint, counts) = server(usize::MAX, None).await;
     let pool = pool(&endpoint);
     for _ in 0..20 {
         exchange(&pool, &endpoint).await;
     }
-    assert_eq!(connections.load(Ordering::Relaxed), 1);
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn connections_that_a_server_closed_are_not_used() {
-    let (endpoint, connections) = server(1).await;
+    let (endpoint, counts) = server(1, None).await;
     let pool = pool(&endpoint);
     for round in 1..=3 {
         exchange(&pool, &endpoint).await;
         while pool.idle.lock().connections.iter().any(|(_, one)| !one.sender.is_closed()) {
             tokio::task::yield_now().await;
         }
-        assert_eq!(connections.load(Ordering::Relaxed), round);
+        assert_eq!(counts.connections.load(Ordering::Relaxed), round);
     }
 }
 
 #[tokio::test]
 async fn connections_end_with_their_lifetime() {
-    let (endpoint, connections) = server(usize::MAX).await;
+    let (endpoint, counts) = server(usize::MAX, None).await;
     let pool = pool(&endpoint);
     exchange(&pool, &endpoint).await;
     pool.idle.lock().connections[0].1.ends = Instant::now();
     exchange(&pool, &endpoint).await;
-    assert_eq!(connections.load(Ordering::Relaxed), 2);
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 2);
     let ends: Vec<Duration> = (0..100).map(|_| lifetime()).collect();
     assert!(ends.iter().all(|one| (LIFETIME..2 * LIFETIME).contains(one)));
     assert!(ends.iter().max() > ends.iter().min(), "not all at once");
@@ -89,15 +110,15 @@ async fn connections_end_with_their_lifetime() {
 
 #[tokio::test]
 async fn connections_idle_when_silence_began_are_not_used() {
-    let (endpoint, connections) = server(usize::MAX).await;
+    let (endpoint, counts) = server(usize::MAX, None).await;
     let pool = pool(&endpoint);
     exchange(&pool, &endpoint).await;
     pool.purge(Instant::now() - Duration::from_secs(60));
     exchange(&pool, &endpoint).await;
-    assert_eq!(connections.load(Ordering::Relaxed), 1, "it answered since");
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 1, "it answered since");
     pool.purge(Instant::now());
     exchange(&pool, &endpoint).await;
-    assert_eq!(connections.load(Ordering::Relaxed), 2);
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 2);
 }
 
 /// Few connections are being made at a time; who waits takes what became idle meanwhile.
@@ -120,76 +141,35 @@ async fn connections_are_not_made_all_at_once() {
     waits.await.unwrap();
 }
 
-/// A server that answers `most` requests of a connection, and reads one more before it closes
-/// it.
-async fn closing_server(most: usize) -> (Endpoint, Arc<AtomicUsize>) {
-    closing(most, Duration::ZERO).await
-}
-
-async fn slow_to_close(after: Duration) -> (Endpoint, Arc<AtomicUsize>) {
-    closing(1, after).await
-}
-
-async fn closing(most: usize, after: Duration) -> (Endpoint, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    let requests = Arc::new(AtomicUsize::new(0));
-    let counted = requests.clone();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            for answered in 0..=most {
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    head.push(stream.read_u8().await?);
-                }
-                counted.fetch_add(1, Ordering::Relaxed);
-                if answered < most {
-                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
-                } else {
-                    tokio::time::sleep(after).await;
-                }
-            }
-        }
-        io::Result::Ok(())
-    });
-    (Endpoint::new(&url, Vec::new(), None, false, None).unwrap(), requests)
-}
-
 #[tokio::test]
 async fn a_connection_that_is_closed_when_it_is_used_again() {
-    let (endpoint, requests) = closing_server(1).await;
+    let (endpoint, counts) = server(1, Some(Duration::ZERO)).await;
     let resend_after_idle = Pool { resend_after_idle: Duration::ZERO, ..pool(&endpoint) };
     exchange(&resend_after_idle, &endpoint).await;
     exchange(&resend_after_idle, &endpoint).await;
-    assert_eq!(requests.load(Ordering::Relaxed), 3, "one came twice");
+    assert_eq!(counts.requests.load(Ordering::Relaxed), 3, "one came twice");
     // It ran for longer than a server takes to close an idle connection: it may have been begun.
-    let (endpoint, requests) = slow_to_close(RESEND_WITHIN + Duration::from_millis(100)).await;
+    let (endpoint, counts) = server(1, Some(RESEND_WITHIN + Duration::from_millis(100))).await;
     let slow = Pool { resend_after_idle: Duration::ZERO, ..pool(&endpoint) };
     exchange(&slow, &endpoint).await;
-    assert!(matches!(
-        slow.send(&endpoint, &Bytes::new().into(), &Progress::new()).await,
-        Err(TransportError::Exchange(_))
-    ));
-    assert_eq!(requests.load(Ordering::Relaxed), 2);
+    assert!(matches!(sent(&slow, &endpoint).await, Err(TransportError::Exchange(_))));
+    assert_eq!(counts.requests.load(Ordering::Relaxed), 2);
     // A connection in steady use ends because the server died, not by its idle timeout.
-    let (endpoint, requests) = closing_server(1).await;
+    let (endpoint, counts) = server(1, Some(Duration::ZERO)).await;
     let busy = Pool { resend_after_idle: Duration::MAX, ..pool(&endpoint) };
     exchange(&busy, &endpoint).await;
-    assert!(matches!(
-        busy.send(&endpoint, &Bytes::new().into(), &Progress::new()).await,
-        Err(TransportError::Exchange(_))
-    ));
-    assert_eq!(requests.load(Ordering::Relaxed), 2);
+    assert!(matches!(sent(&busy, &endpoint).await, Err(TransportError::Exchange(_))));
+    assert_eq!(counts.requests.load(Ordering::Relaxed), 2);
     // A new connection is not tried for ever.
-    let (endpoint, requests) = closing_server(0).await;
+    let (endpoint, counts) = server(0, Some(Duration::ZERO)).await;
     let never = Pool { resend_after_idle: Duration::ZERO, ..pool(&endpoint) };
-    assert!(never.send(&endpoint, &Bytes::new().into(), &Progress::new()).await.is_err());
-    assert_eq!(requests.load(Ordering::Relaxed), 1);
+    assert!(sent(&never, &endpoint).await.is_err());
+    assert_eq!(counts.requests.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn unused_connections_are_closed() {
-    let (endpoint, _) = server(usize::MAX).await;
+    let (endpoint, _) = server(usize::MAX, None).await;
     let pool = pool(&endpoint);
     exchange(&pool, &endpoint).await;
     assert_eq!(pool.idle.lock().connections.len(), 1);

@@ -19,7 +19,7 @@ use guerdon_testkit::judge::{JudgeConfig, Latency};
 use tokio::runtime::Handle;
 
 use super::rig::{chat, done, endpoint, policy};
-use super::{SECOND, mock, texts};
+use super::{PATH, SECOND, mock, texts};
 
 /// An engine with a composite function and its member.
 struct CompositeRig {
@@ -85,7 +85,7 @@ async fn votes_are_requests_with_retries_of_their_own() {
     let latency = Latency::Uniform(Duration::ZERO, SECOND / 100);
     // Few, since five failures in a row open the breaker, and what fails then is no retry.
     let judge = mock(JudgeConfig { failing: 0.1, latency, seed: 3, ..Default::default() }).await;
-    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let request = chat(endpoint(&judge, PATH));
     let rig = votes(5, Reduce::Median, request, policy(20 * SECOND, 20, 16));
     let batch = done(rig.submit(&texts(100), None)).await;
     for sample in 0..100 {
@@ -110,7 +110,7 @@ async fn votes_are_requests_with_retries_of_their_own() {
 async fn each_criterion_fills_its_own_column() {
     let judge =
         mock(JudgeConfig { latency: Latency::Uniform(Duration::ZERO, SECOND / 50), ..Default::default() }).await;
-    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let request = chat(endpoint(&judge, PATH));
     let rig = rubric(&["", "[[status 400]]", ""], request, &policy(20 * SECOND, 0, 8));
     let batch = done(rig.submit(&texts(60), None)).await;
     for sample in 0..60 {
@@ -126,7 +126,7 @@ async fn each_criterion_fills_its_own_column() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_runs_out_of_time_drops_its_requests() {
     let judge = mock(JudgeConfig::default()).await;
-    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let request = chat(endpoint(&judge, PATH));
     let rig = rubric(&["", ""], request, &policy(20 * SECOND, 0, 8));
     let silent: Vec<String> = (0..20).map(|index| format!("{index} [[silence]]")).collect();
     let batch = done(rig.submit(&silent, Some(3 * SECOND))).await;
@@ -150,7 +150,7 @@ async fn a_batch_that_runs_out_of_time_drops_its_requests() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_ends_calls_in_the_middle() {
     let judge = mock(JudgeConfig::default()).await;
-    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let request = chat(endpoint(&judge, PATH));
     let rig = votes(3, Reduce::Mean, request, policy(20 * SECOND, 0, 8));
     let silent: Vec<String> = (0..20).map(|index| format!("{index} [[silence]]")).collect();
     let batch = rig.submit(&silent, None);

@@ -9,10 +9,8 @@ use guerdon_core::limits::{Limit, Rules};
 use guerdon_core::outcome::Status;
 use guerdon_testkit::judge::{JudgeConfig, Window};
 
-use crate::mock;
 use crate::rig::{Rig, chat, done, endpoint, outcomes, policy};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::{PATH, SECOND, mock};
 
 /// 25 requests in any half second: 3000 a minute.
 const WINDOW: Window = Window { requests: 25, length: Duration::from_millis(500) };
@@ -21,7 +19,7 @@ const WINDOW: Window = Window { requests: 25, length: Duration::from_millis(500)
 async fn judged(rules: Rules) -> (u64, u64) {
     let judge = mock(JudgeConfig { window: Some(WINDOW), ..Default::default() }).await;
     let limit = Some(Limit { rules, ..Limit::default() });
-    let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions")), Policy { limit, ..policy(20 * SECOND, 50, 64) });
+    let rig = Rig::new(chat(endpoint(&judge, PATH)), Policy { limit, ..policy(20 * SECOND, 50, 64) });
     let texts: Vec<String> = (0..100).map(|index| format!("[[score {index}]]")).collect();
     let batch = done(rig.submit(&texts, None)).await;
     for (index, (status, value, reason)) in outcomes(&batch).into_iter().enumerate() {
@@ -32,7 +30,7 @@ async fn judged(rules: Rules) -> (u64, u64) {
     (seen.requests.load(Ordering::Relaxed), seen.refused.load(Ordering::Relaxed))
 }
 
-/// A rate is kept from the first request on, and what is refused all the same is sent again.
+/// A rate is kept from the first request on, and refused requests are sent again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rate_is_kept_and_nothing_is_lost() {
     let (requests, refused) = judged(Rules { rpm: Some(3000.0), ..Rules::default() }).await;

@@ -1,18 +1,17 @@
 //! A worker with false messages: whatever it sends and writes into its page, each call ends once.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Cell, Times};
-use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_testkit::spec;
 use proptest::prelude::*;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -56,17 +55,20 @@ impl Lane for Trap {
     }
 }
 
-struct Nothing;
-
-impl Payload for Nothing {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
 fn function(shape: Shape) -> Function {
     let second = Duration::from_secs(1);
     Function::new("liar", shape, Policy { grace: second, ..Policy::new(second) })
+}
+
+/// An engine, and the inboxes of its slots.
+fn trapped(clock: Clock, functions: Vec<Function>) -> (Scheduler, Vec<UnboundedReceiver<QueuedFrame>>) {
+    let (places, new_slots) = Slots::new(1, &functions, |_| true);
+    for (slot, _) in &new_slots {
+        slot.set(SlotState::Ready);
+    }
+    let inboxes = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
+    let lane = Arc::new(Trap(places));
+    (Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![lane]), inboxes)
 }
 
 /// Behaviour of the worker.
@@ -198,16 +200,8 @@ proptest! {
         runtime.block_on(async {
             let clock = Clock::start();
             let functions = vec![function(if grouped { Shape::Group } else { Shape::Sample })];
-            let (places, new_slots) = Slots::new(1, &functions, |_| true);
-            for (slot, _) in &new_slots {
-                slot.set(SlotState::Ready);
-            }
-            let mut inboxes: Vec<_> = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
-            let lane = Arc::new(Trap(places));
-            let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![lane]);
-            let spec =
-                BatchSpec::whole(SAMPLES, GROUP, Box::new(Nothing));
-            let batch = scheduler.submit(spec).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            let (scheduler, mut inboxes) = trapped(clock, functions);
+            let batch = scheduler.submit(spec(SAMPLES / GROUP, GROUP)).map_err(|error| TestCaseError::fail(error.to_string()))?;
             let loss = |claim| {
                 if expired { Loss::Expired(claim, None) } else { Loss::Crashed("lied".to_owned(), None, false) }
             };
@@ -226,15 +220,8 @@ proptest! {
 async fn a_call_that_silences_every_worker_is_tried_twice() {
     let clock = Clock::start();
     let functions = vec![function(Shape::Sample)];
-    let (places, new_slots) = Slots::new(1, &functions, |_| true);
-    for (slot, _) in &new_slots {
-        slot.set(SlotState::Ready);
-    }
-    let mut inboxes: Vec<_> = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
-    let scheduler =
-        Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![Arc::new(Trap(places))]);
-    let spec = BatchSpec::whole(SAMPLES, GROUP, Box::new(Nothing));
-    let batch = scheduler.submit(spec).unwrap();
+    let (scheduler, mut inboxes) = trapped(clock, functions);
+    let batch = scheduler.submit(spec(SAMPLES / GROUP, GROUP)).unwrap();
     let mut rounds = 0;
     while !batch.is_done() {
         for inbox in &mut inboxes {

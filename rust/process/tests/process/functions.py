@@ -31,15 +31,6 @@ def hold_gil(_):
     return sum(range(10**13))
 
 
-def late(rest):
-    """Swallows the timeout exception and answers after all."""
-    try:
-        time.sleep(10)
-    except BaseException:
-        pass
-    return float(rest)
-
-
 def wait(rest):
     seconds, _, value = rest.partition(" ")
     time.sleep(float(seconds))
@@ -50,14 +41,6 @@ def fail(rest):
     raise ValueError(rest)
 
 
-def leave(rest):
-    raise SystemExit(rest)
-
-
-def interrupt(_):
-    raise KeyboardInterrupt
-
-
 def null(_):
     return ctypes.string_at(0)
 
@@ -66,33 +49,6 @@ def fork(rest):
     """A child that returns into the worker's loop."""
     os.fork()
     return float(rest)
-
-
-def daemon(rest):
-    """Leaves a daemonised process behind and tells its pid through a file."""
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            with open(rest, "w") as file:
-                file.write(str(os.getpid()))
-            time.sleep(600)
-        os._exit(0)
-    os.wait()
-    return 1.0
-
-
-def close_all(_):
-    os.closerange(3, 4096)
-    time.sleep(600)
-
-
-def speak(rest):
-    print(rest)
-    return 1.0
-
-
-def deeply(rest):
-    return deeply(rest)
 
 
 def once(path):
@@ -128,50 +84,25 @@ def _taken():
     hold_gil(None)
 
 
-def _parent_of(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
-
-
 VERBS = {
     "give": float,
     "none": lambda _: None,
-    "text": lambda rest: rest,
-    "nan": lambda _: float("nan"),
-    "dict": lambda rest: {"score": float(rest), "note": "extra"},
-    "pid": lambda _: float(os.getpid()),
     "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
     "zygote": lambda _: os.kill(os.getppid(), signal.SIGKILL),
     "parent": lambda _: (os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)),
-    "stem": lambda _: os.kill(_parent_of(os.getppid()), signal.SIGKILL),
     "exit": lambda rest: os._exit(int(rest)),
-    "length": lambda rest: float(len(rest)),
-    "code": lambda rest: float(ord(rest)),
-    "fill": lambda _: float(len(bytearray(4 << 30))),
     "hang": hang,
     "deaf": hang_deaf,
-    "late": late,
     "gil": hold_gil,
     "unstopped": lambda _: _blocked(),
     "closed": lambda _: _without_descriptors(),
     "taken": lambda _: _taken(),
     "wait": wait,
     "fail": fail,
-    "leave": leave,
-    "interrupt": interrupt,
     "null": null,
     "fork": fork,
-    "daemon": daemon,
-    "close": close_all,
-    "speak": speak,
-    "deeply": deeply,
     "once": once,
 }
-
-
-def group(texts):
-    """One value a text, its rank in the group added."""
-    return [None if text == "none" else work(text) + index / 10 for index, text in enumerate(texts)]
 
 
 class Counting:

@@ -1,4 +1,5 @@
-//! The process lane with real processes: what hangs, dies, leaves, prints, sets up.
+//! The process lane with real processes: the faults that `tests/contract` and `tests/stress` do not
+//! have.
 //!
 //! Needs a Python 3.11 or later: `GUERDON_TEST_PYTHON`, or `python3` on the path.
 
@@ -7,63 +8,12 @@ mod rig;
 
 use std::time::{Duration, Instant};
 
-use guerdon_core::function::Shape;
 use guerdon_core::outcome::{Status, Traceback};
-use guerdon_wire::text::TextKind;
 
 use rig::{Rig, reason, spec, statuses, values, wait};
 
 fn gives(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("give {number}")).collect()
-}
-
-#[test]
-fn values_come_back_in_their_places() {
-    let rig = Rig::new(vec![spec("work")]);
-    let batch = rig.score(&gives(500));
-    assert_eq!(values(&batch, 0), (0..500).map(|number| number as f32).collect::<Vec<_>>());
-    assert!(statuses(&batch, 0).iter().all(|status| *status == Status::Ok));
-    rig.close();
-}
-
-#[test]
-fn function_faults_end_their_own_cell_only() {
-    let rig = Rig::new(vec![spec("work")]);
-    rig.warm();
-    let mut texts = gives(64);
-    let odd = [
-        (3, "fail no luck", Status::Error, "ValueError: no luck"),
-        (9, "leave 3", Status::Error, "SystemExit: 3"),
-        (10, "interrupt", Status::Error, "KeyboardInterrupt"),
-        (20, "none", Status::Abstained, ""),
-        (21, "text hm", Status::Error, "InvalidValue: "),
-        (22, "nan", Status::Error, "InvalidValue: nan"),
-        (30, "exit 4", Status::Crashed, "the worker process exited with status 4"),
-        (31, "null", Status::Crashed, "the worker process was killed by SIGSEGV"),
-        (32, "deeply x", Status::Error, "RecursionError"),
-        (40, "hang", Status::Timeout, "no answer within the timeout of 2 s"),
-        (41, "deaf", Status::Timeout, "no answer within the timeout of 2 s"),
-        (42, "late 5", Status::Timeout, "no answer within the timeout of 2 s"),
-        (50, "stop", Status::Timeout, "no answer within the timeout of 2 s"),
-        (51, "close", Status::Crashed, "the worker process closed its connection"),
-    ];
-    for (sample, text, ..) in odd {
-        texts[sample] = text.to_owned();
-    }
-    let batch = rig.score(&texts);
-    for (sample, text, status, why) in odd {
-        assert_eq!(batch.shown(sample, 0).1, status, "{text}: {}", reason(&batch, sample, 0));
-        assert!(reason(&batch, sample, 0).starts_with(why), "{text}: {}", reason(&batch, sample, 0));
-    }
-    for sample in (0..64).filter(|sample| odd.iter().all(|(at, ..)| at != sample)) {
-        assert_eq!(
-            batch.shown(sample, 0),
-            (sample as f32, Status::Ok),
-            "sample {sample}: {}",
-            reason(&batch, sample, 0)
-        );
-    }
-    rig.close();
 }
 
 #[test]
@@ -117,19 +67,6 @@ fn a_worker_that_can_not_be_asked_is_killed_as_before() {
 }
 
 #[test]
-fn a_slow_call_does_not_hold_what_stands_behind_it() {
-    let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(60))]);
-    rig.warm();
-    let texts: Vec<String> = (0..4).map(|number| format!("wait 2 {number}")).collect();
-    let start = Instant::now();
-    let batch = rig.score(&texts);
-    let took = start.elapsed();
-    assert_eq!(values(&batch, 0), [0.0, 1.0, 2.0, 3.0]);
-    assert!(took < Duration::from_millis(7900), "one after another it would be 8 s: {took:?}");
-    rig.close();
-}
-
-#[test]
 fn the_call_in_hand_of_a_dead_worker_gets_one_more_try_alone() {
     let rig = Rig::new(vec![spec("work")]);
     rig.warm();
@@ -160,17 +97,6 @@ fn a_killed_worker_is_replaced_and_so_is_a_killed_zygote() {
     }
     let batch = rig.score(&["zygote", "give 1", "give 2"]);
     assert_eq!(batch.shown(1, 0).0, 1.0);
-    let batch = rig.score(&gives(50));
-    assert_eq!(values(&batch, 0), (0..50).map(|number| number as f32).collect::<Vec<_>>());
-    rig.close();
-}
-
-#[test]
-fn a_killed_stem_takes_its_workers_along_and_is_replaced() {
-    let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(5))]);
-    rig.warm();
-    let batch = rig.score(&["stem", "give 1", "give 2"]);
-    assert_eq!(batch.shown(2, 0).0, 2.0);
     let batch = rig.score(&gives(50));
     assert_eq!(values(&batch, 0), (0..50).map(|number| number as f32).collect::<Vec<_>>());
     rig.close();
@@ -214,22 +140,6 @@ fn a_crash_in_c_names_the_python_location() {
 }
 
 #[test]
-fn a_cancelled_batch_frees_its_workers() {
-    let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(600))]);
-    rig.warm();
-    let batch = rig.submit(&["hang"; 8], 1);
-    std::thread::sleep(Duration::from_millis(60));
-    rig.scheduler.cancel(&batch, "enough");
-    wait(&batch);
-    assert!(statuses(&batch, 0).iter().all(|status| *status == Status::Cancelled));
-    let start = Instant::now();
-    let batch = rig.score(&gives(10));
-    assert!(start.elapsed() < Duration::from_secs(40));
-    assert_eq!(values(&batch, 0)[9], 9.0);
-    rig.close();
-}
-
-#[test]
 fn a_stateful_function_is_set_up_once_and_closed_once() {
     let spec = spec("well").with(|function| function.finish = true);
     let rig = Rig::with(vec![spec], 1, |_| {});
@@ -265,94 +175,6 @@ fn a_setup_that_fails_hangs_or_dies_fails_its_function_only() {
 }
 
 #[test]
-fn group_and_batch_calls_get_lists() {
-    let rig = Rig::new(vec![
-        spec("group").with(|function| function.shape = Shape::Group),
-        spec("group").with(|function| {
-            function.shape = Shape::Batch;
-            function.pinned = true;
-        }),
-    ]);
-    let batch = rig.submit(&["give 1", "give 2", "none", "give 4"], 2);
-    wait(&batch);
-    assert_eq!(values(&batch, 0)[..2], [1.0, 2.1]);
-    assert_eq!(statuses(&batch, 0)[2], Status::Abstained);
-    assert_eq!(values(&batch, 1)[3], 4.3);
-    let batch = rig.submit(&["give 1", "exit 3", "give 3", "hang"], 2);
-    wait(&batch);
-    assert_eq!(statuses(&batch, 0), [Status::Crashed, Status::Crashed, Status::Timeout, Status::Timeout]);
-    assert_eq!(statuses(&batch, 1), [Status::Crashed; 4]);
-    rig.close();
-}
-
-#[test]
-fn a_pinned_function_keeps_its_worker() {
-    let rig = Rig::new(vec![spec("work").with(|function| function.pinned = true), spec("work")]);
-    let first = values(&rig.score(&["pid"]), 0)[0];
-    for _ in 0..5 {
-        let batch = rig.score(&["pid", "pid"]);
-        assert_eq!(values(&batch, 0), [first, first]);
-        assert_ne!(values(&batch, 1)[0], first);
-    }
-    rig.close();
-}
-
-#[test]
-fn an_isolated_function_gets_a_worker_for_each_call() {
-    let rig = Rig::new(vec![spec("work").with(|function| function.isolated = true)]);
-    let mut pids = values(&rig.score(&["pid"; 12]), 0);
-    pids.sort_by(f32::total_cmp);
-    pids.dedup();
-    assert_eq!(pids.len(), 12);
-    rig.close();
-}
-
-#[test]
-fn output_of_workers_is_shown_by_line_with_function_and_process() {
-    let rig = Rig::new(vec![spec("work")]);
-    rig.score(&["speak hello", "speak hell\u{f6}"]);
-    let printed = rig.printed.clone();
-    rig.close();
-    let printed = printed.lock().clone();
-    let mut lines: Vec<&str> = printed.lines().collect();
-    lines.sort_unstable();
-    assert_eq!(lines.len(), 2, "{printed}");
-    assert!(lines.iter().all(|line| line.starts_with("[guerdon work ")), "{printed}");
-    assert!(printed.contains("] hello\n") && printed.contains("] hell\u{f6}\n"), "{printed}");
-}
-
-#[test]
-fn texts_of_every_kind_arrive_as_they_are() {
-    let rig = Rig::new(vec![spec("work")]);
-    let prefix = |kind: TextKind, text: &str, last: u32| {
-        let mut bytes = Vec::new();
-        for char in text.chars().map(u32::from).chain([last]) {
-            let wide = char.to_le_bytes();
-            bytes.extend_from_slice(match kind {
-                TextKind::Ascii | TextKind::Latin1 => &wide[..1],
-                TextKind::Utf16 => &wide[..2],
-                TextKind::Utf32 => &wide,
-            });
-        }
-        (kind, bytes)
-    };
-    let chars = [0, 0x41, 0xE9, 0x20AC, 0xD83D, 0xDE00, 0x1F600];
-    let kind_of = |char: u32| match char {
-        0..0x80 => TextKind::Ascii,
-        0x80..0x100 => TextKind::Latin1,
-        0xD800..0xE000 | 0x1_0000.. => TextKind::Utf32,
-        _ => TextKind::Utf16,
-    };
-    let texts = chars.iter().map(|char| prefix(kind_of(*char), "code ", *char)).collect();
-    let batch = rig.submit_raw(texts, 1);
-    wait(&batch);
-    assert_eq!(values(&batch, 0), chars.map(|char| char as f32));
-    let large = format!("length {}", "x".repeat(1 << 20));
-    assert_eq!(values(&rig.score(&[large.as_str(), "length ", &large]), 0), [1048576.0, 0.0, 1048576.0]);
-    rig.close();
-}
-
-#[test]
 fn a_fork_that_returns_into_the_worker_reports_nothing() {
     let rig = Rig::new(vec![spec("work")]);
     let texts: Vec<String> = (0..40)
@@ -360,51 +182,6 @@ fn a_fork_that_returns_into_the_worker_reports_nothing() {
         .collect();
     let batch = rig.score(&texts);
     assert_eq!(values(&batch, 0), (0..40).map(|number| number as f32).collect::<Vec<_>>());
-    rig.close();
-}
-
-#[test]
-fn nothing_is_left_after_close_daemons_included() {
-    let rig = Rig::new(vec![spec("work")]);
-    let path = std::env::temp_dir().join(format!("guerdon-daemon-{}", std::process::id()));
-    let batch = rig.score(&[format!("daemon {}", path.display())]);
-    assert_eq!(values(&batch, 0), [1.0]);
-    let workers = rig.lane.worker_pids();
-    let start = Instant::now();
-    let daemon: i32 = loop {
-        if let Ok(pid) = std::fs::read_to_string(&path).unwrap_or_default().parse() {
-            break pid;
-        }
-        assert!(start.elapsed() < Duration::from_secs(40));
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    std::fs::remove_file(path).unwrap();
-    assert!(alive(daemon));
-    rig.close();
-    for pid in workers.into_iter().chain([daemon]) {
-        assert!(!alive(pid), "{pid} is left");
-    }
-}
-
-#[test]
-fn workers_are_replaced_after_their_calls() {
-    let rig = Rig::with(vec![spec("work")], 2, |config| config.recycle.calls = Some(64));
-    let batch = rig.score(&gives(1000));
-    assert_eq!(values(&batch, 0), (0..1000).map(|number| number as f32).collect::<Vec<_>>());
-    assert!(rig.lane.stats().restarts >= 2, "{:?}", rig.lane.stats());
-    assert_eq!(rig.lane.stats().kills, 0);
-    rig.close();
-}
-
-#[test]
-fn a_memory_limit_makes_an_error_of_what_takes_too_much() {
-    let mut work = spec("work");
-    work.limits.memory_limit = Some(1 << 30);
-    let rig = Rig::with(vec![work], 1, |_| {});
-    let batch = rig.score(&["give 1", "fill", "give 3"]);
-    assert_eq!(values(&batch, 0)[0], 1.0);
-    assert!(reason(&batch, 1, 0).starts_with("MemoryError"), "{}", reason(&batch, 1, 0));
-    assert_eq!(values(&batch, 0)[2], 3.0);
     rig.close();
 }
 
@@ -430,9 +207,4 @@ fn another_version_of_the_worker_program_is_refused_with_both() {
     assert!(reason.contains(both), "{reason}");
     rig.close();
     std::fs::remove_dir_all(folder).unwrap();
-}
-
-fn alive(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
 }

@@ -13,7 +13,7 @@ use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_process::{ProcessConfig, ProcessLane, ResourceLimits};
+use guerdon_process::{ProcessConfig, ProcessLane};
 use guerdon_wire::columns::ColumnsWriter;
 use guerdon_wire::sent_constants::SentConstants;
 use guerdon_wire::text::{RawText, TextKind};
@@ -25,7 +25,6 @@ pub struct Spec {
     pub module: &'static str,
     pub target: &'static str,
     pub function: Function,
-    pub limits: ResourceLimits,
 }
 
 /// A function of `functions.py`, called per sample.
@@ -34,7 +33,7 @@ pub fn spec(target: &'static str) -> Spec {
     function.policy.timeout = Duration::from_secs(2);
     function.policy.grace = Duration::from_millis(200);
     function.policy.setup_timeout = Duration::from_secs(20);
-    Spec { module: "functions", target, function, limits: ResourceLimits::default() }
+    Spec { module: "functions", target, function }
 }
 
 impl Spec {
@@ -50,27 +49,22 @@ impl Spec {
     }
 }
 
-struct Texts {
-    texts: Vec<(TextKind, Vec<u8>)>,
-    shapes: Vec<Shape>,
-    names: Vec<String>,
-}
+struct Texts(Vec<String>, [String; 1]);
 
 impl Payload for Texts {
-    fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]> {
-        (finish || self.shapes[function] != Shape::Sample).then_some(&self.names)
+    fn names(&self, _: FunctionId, finish: bool) -> Option<&[String]> {
+        finish.then_some(&self.1)
     }
 
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
-        let mut columns = ColumnsWriter::new(out, samples.len(), 1);
-        columns.text(0, |row| {
-            let (kind, bytes) = &self.texts[samples[row] as usize];
-            RawText { kind: *kind, bytes }
+        ColumnsWriter::new(out, samples.len(), 1).text(0, |row| {
+            let bytes = self.0[samples[row] as usize].as_bytes();
+            RawText { kind: TextKind::Ascii, bytes }
         });
     }
 
     fn bytes(&self, _: FunctionId, sample: u32) -> usize {
-        self.texts[sample as usize].1.len()
+        self.0[sample as usize].len()
     }
 
     fn mixes(&self, _: FunctionId) -> bool {
@@ -88,7 +82,6 @@ pub struct Rig {
     pub lane: Arc<ProcessLane>,
     /// What the workers printed.
     pub printed: Arc<Mutex<String>>,
-    shapes: Vec<Shape>,
 }
 
 impl Rig {
@@ -111,20 +104,15 @@ impl Rig {
         config.sink = Arc::new(move |lines| sink.lock().push_str(&String::from_utf8_lossy(lines)));
         change(&mut config);
         let lane = ProcessLane::new(runtime.handle().clone(), clock, &functions, 0, config);
-        let shapes = functions.iter().map(|function| function.shape).collect();
         let scheduler = Scheduler::start(runtime.handle(), clock, functions, vec![lane.clone()]);
-        Self { runtime, scheduler, lane, printed, shapes }
+        Self { runtime, scheduler, lane, printed }
     }
 
+    /// Submits ASCII texts.
     pub fn submit<T: AsRef<str>>(&self, texts: &[T], group_size: usize) -> Arc<Batch> {
-        let raw = texts.iter().map(|text| raw(text.as_ref())).collect();
-        self.submit_raw(raw, group_size)
-    }
-
-    pub fn submit_raw(&self, texts: Vec<(TextKind, Vec<u8>)>, group_size: usize) -> Arc<Batch> {
-        let samples = texts.len();
-        let payload = Box::new(Texts { texts, shapes: self.shapes.clone(), names: vec!["texts".to_owned()] });
-        self.scheduler.submit(BatchSpec::whole(samples, group_size, payload)).unwrap()
+        let samples = texts.iter().map(|text| text.as_ref().to_owned()).collect();
+        let payload = Box::new(Texts(samples, ["texts".to_owned()]));
+        self.scheduler.submit(BatchSpec::whole(texts.len(), group_size, payload)).unwrap()
     }
 
     /// Scores and waits.
@@ -147,15 +135,6 @@ impl Rig {
     pub fn close(self) {
         self.runtime.block_on(self.scheduler.close());
         assert_eq!(self.lane.worker_pids(), Vec::<i32>::new());
-    }
-}
-
-/// A text as Python would hold it.
-fn raw(text: &str) -> (TextKind, Vec<u8>) {
-    if text.is_ascii() {
-        (TextKind::Ascii, text.as_bytes().to_vec())
-    } else {
-        (TextKind::Utf32, text.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect())
     }
 }
 
@@ -193,37 +172,19 @@ fn python() -> PathBuf {
 fn serialized_functions(specs: &[Spec]) -> Vec<u8> {
     let script = r#"
 import pickle, sys
-folder, shapes, *targets = sys.argv[1], sys.argv[2].split(), *sys.argv[3:]
-limits = [target.split(":")[2:] for target in targets]
-targets = [target.rsplit(":", 2)[0] for target in targets]
+folder, targets = sys.argv[1], [target.split(":") for target in sys.argv[2:]]
 functions = [
-    {"recipe": {"name": target.split(":")[1], "shape": shape, "rowwise": False, "records": [], "stateful": target.split(":")[1] in ("well", "fails", "hangs", "dies"),
-                "memory_limit": int(memory) or None, "max_output": int(output) or None},
-     "target": ("ref", *target.split(":"))}
-    for target, shape, (memory, output) in zip(targets, shapes, limits)
+    {"recipe": {"name": name, "shape": "sample", "rowwise": False, "records": [], "stateful": name in ("well", "fails", "hangs", "dies"),
+                "memory_limit": None, "max_output": None},
+     "target": ("ref", module, name)}
+    for module, name in targets
 ]
 content = {"sys_path": [folder, *sys.path[1:]], "main_path": None, "main_name": None, "stamps": {}, "functions": functions}
 sys.stdout.buffer.write(pickle.dumps(content))
 "#;
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/process");
-    let shapes: Vec<&str> = specs
-        .iter()
-        .map(|spec| match spec.function.shape {
-            Shape::Sample => "sample",
-            Shape::Group => "group",
-            Shape::Batch => "batch",
-        })
-        .collect();
-    let output = Command::new(python())
-        .args(["-c", script])
-        .arg(folder)
-        .arg(shapes.join(" "))
-        .args(specs.iter().map(|spec| {
-            let [memory, output] = [spec.limits.memory_limit, spec.limits.max_output].map(Option::unwrap_or_default);
-            format!("{}:{}:{memory}:{output}", spec.module, spec.target)
-        }))
-        .output()
-        .unwrap();
+    let targets = specs.iter().map(|spec| format!("{}:{}", spec.module, spec.target));
+    let output = Command::new(python()).args(["-c", script]).arg(folder).args(targets).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }

@@ -14,8 +14,7 @@ use guerdon_core::function::{FunctionId, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Status, Times};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{function, paused, spec};
-use parking_lot::Mutex;
+use guerdon_testkit::{HoldingLane, function, paused, spec};
 use tokio::runtime::Handle;
 
 use super::*;
@@ -88,38 +87,6 @@ impl Lane for ByHand {
     }
 }
 
-/// The frames that run in this process while there is no node: held until the model ends it.
-#[derive(Default)]
-struct Local(Mutex<Vec<Frame>>);
-
-impl Lane for Local {
-    fn attach(&self, _: LaneWaker) {}
-
-    fn room(&self, _: FunctionId) -> usize {
-        SAMPLES.saturating_sub(self.0.lock().len())
-    }
-
-    fn parallelism(&self, _: FunctionId) -> usize {
-        1
-    }
-
-    fn pool(&self, _: FunctionId) -> usize {
-        0
-    }
-
-    fn frame_calls(&self, _: FunctionId) -> usize {
-        1
-    }
-
-    fn run(&self, frame: Frame) {
-        self.0.lock().push(frame);
-    }
-
-    fn close(&self) -> CloseFuture {
-        Box::pin(std::future::ready(()))
-    }
-}
-
 /// A node of one worker: its session, and what that has not taken in.
 struct AtNode {
     session: Session,
@@ -177,7 +144,8 @@ struct Limits {
 struct Model {
     scheduler: Scheduler,
     state: Arc<LaneState>,
-    local: Arc<Local>,
+    /// The frames that run in this process while there is no node, until the model ends them.
+    local: Arc<HoldingLane>,
     batch: Arc<Batch>,
     nodes: Vec<Option<AtNode>>,
     /// Calls that had the node to themselves that was lost.
@@ -190,7 +158,7 @@ struct Model {
 impl Model {
     fn new(nodes: usize, runs_on: RunsOn) -> Self {
         let (functions, clock, runtime) = (vec![function("f", Shape::Sample)], Clock::start(), Handle::current());
-        let local = Arc::<Local>::default();
+        let local = HoldingLane::new(SAMPLES, 1);
         let of_lane = local.clone();
         let mut config = RemoteConfig::new([0; 32], 1, Box::new(move || of_lane.clone()));
         config.runs_on = vec![runs_on];
@@ -273,8 +241,8 @@ impl Model {
         // Lets the scheduler and the lane work on the runtime.
         for _ in 0..8 {
             tokio::task::yield_now().await;
-            let held = std::mem::take(&mut *self.local.0.lock());
-            for mut frame in held {
+            let held: Vec<Frame> = std::iter::from_fn(|| self.local.take()).collect();
+            for mut frame in held.into_iter().rev() {
                 let spared = self.state.runs_in_agents && self.state.ledger.losses(&frame) >= crate::loss::APART_AFTER;
                 assert!(!spared, "it runs in this very process, after {step:?}");
                 frame.complete(0, Cell::Value(1.0), RAN);

@@ -18,21 +18,15 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::sync::mpsc;
     use std::time::Duration;
 
+    use guerdon_testkit::TempFolder;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
     use crate::timeline::ring::Ring;
     use crate::timeline::summary::Summary;
-
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("guerdon-open-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
 
     /// Fails instead of waiting for ever.
     fn within_seconds<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> T {
@@ -43,24 +37,22 @@ mod tests {
 
     #[test]
     fn a_pipe_is_refused_and_not_waited_for() {
-        let folder = folder("pipe");
-        let path = folder.join("run.pftrace");
+        let folder = TempFolder::create().unwrap();
+        let path = folder.0.join("run.pftrace");
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let (one, other) = (path.clone(), path.clone());
         let made = within_seconds(move || Ring::create(&one, 4 << 20).map(|(_, path)| path));
         assert_eq!(made.unwrap_err().to_string(), "it is no file");
         let shown = within_seconds(move || Summary::read(&other));
         assert_eq!(shown.unwrap_err().to_string(), "it is no file");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "something was made beside it");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was made beside it");
         assert!(path.exists(), "the pipe was touched");
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_folder_is_no_file() {
-        let folder = folder("folder");
-        assert_eq!(open_file(&folder).unwrap_err().to_string(), "it is no file");
-        assert_eq!(open_file(&folder.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        std::fs::remove_dir_all(folder).unwrap();
+        let folder = TempFolder::create().unwrap();
+        assert_eq!(open_file(&folder.0).unwrap_err().to_string(), "it is no file");
+        assert_eq!(open_file(&folder.0.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

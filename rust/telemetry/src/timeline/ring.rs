@@ -192,6 +192,7 @@ fn with_suffix(path: &Path, word: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use guerdon_testkit::TempFolder;
     use proptest::prelude::*;
     use prost::Message;
 
@@ -222,16 +223,10 @@ mod tests {
         out
     }
 
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("guerdon-ring-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
     #[test]
     fn the_file_is_packets_after_each_write() {
-        let folder = folder("valid");
-        let (mut ring, path) = Ring::create(&folder.join("run.pftrace"), 1 << 20).unwrap();
+        let folder = TempFolder::create().unwrap();
+        let (mut ring, path) = Ring::create(&folder.0.join("run.pftrace"), 1 << 20).unwrap();
         assert!(packets(&path).is_empty());
         let mut written = Vec::new();
         for number in 1..200_u64 {
@@ -252,33 +247,30 @@ mod tests {
         }
         ring.close().unwrap();
         assert!(packets(&path).iter().all(|number| *number < 1_000_000));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_segment_that_was_not_written_whole_is_not_there() {
-        let folder = folder("torn");
-        let (mut ring, path) = Ring::create(&folder.join("run.pftrace"), 1 << 20).unwrap();
+        let folder = TempFolder::create().unwrap();
+        let (mut ring, path) = Ring::create(&folder.0.join("run.pftrace"), 1 << 20).unwrap();
         ring.append(segment(1, 100), false).unwrap();
         // Writes as if the process had been killed before the head was written.
         ring.write(&segment(2, 3000)[HEAD..], ring.at + HEAD).unwrap();
         assert_eq!(packets(&path), [1]);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn names_are_not_shared_and_the_last_file_is_kept() {
-        let folder = folder("names");
-        let path = folder.join("run.pftrace");
+        let folder = TempFolder::create().unwrap();
+        let path = folder.0.join("run.pftrace");
         let (mut first, at) = Ring::create(&path, 1 << 20).unwrap();
         assert_eq!(at, path);
         let (second, beside) = Ring::create(&path, 1 << 20).unwrap();
-        assert_eq!(beside, folder.join("run-2.pftrace"));
+        assert_eq!(beside, folder.0.join("run-2.pftrace"));
         first.append(segment(5, 1), false).unwrap();
         first.close().unwrap();
         drop((first, second));
         let (_ring, at) = Ring::create(&path, 1 << 20).unwrap();
-        assert_eq!((at, packets(&folder.join("run.previous.pftrace"))), (path, vec![5]));
-        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!((at, packets(&folder.0.join("run.previous.pftrace"))), (path, vec![5]));
     }
 }

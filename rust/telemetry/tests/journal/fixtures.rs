@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,34 +14,19 @@ use guerdon_core::lane::Lane;
 use guerdon_core::outcome::{Cell, FailureKind, Note};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, JournalSources, recover};
-use guerdon_testkit::{Act, FakeLane, Room, done, function, spec};
+use guerdon_testkit::{Act, FakeLane, Room, TempFolder, done, function, spec};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-/// A folder of a test's own, which goes with it.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("guerdon-journal-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn files(&self, extension: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
-        let mut files: Vec<PathBuf> =
-            entries.filter(|path| path.extension().is_some_and(|one| one == extension)).collect();
-        files.sort();
-        files
-    }
+/// An empty folder, which goes with the test.
+pub fn empty_folder() -> TempFolder {
+    TempFolder::create().unwrap()
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+pub fn files(folder: &TempFolder, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|one| one == extension)).collect();
+    files.sort();
+    files
 }
 
 /// What each part says of its dispatcher.
@@ -69,7 +53,7 @@ pub fn sources() -> JournalSources {
     JournalSources { describe, on_trouble: Box::new(|_| ()), clock: Clock::start(), texts: None }
 }
 
-pub fn parts(folder: &Folder) -> Vec<(RecordBatch, String)> {
+pub fn parts(folder: &TempFolder) -> Vec<(RecordBatch, String)> {
     let read = |path: PathBuf| {
         let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
         let metadata = reader.metadata().file_metadata().key_value_metadata().unwrap().clone();
@@ -80,7 +64,7 @@ pub fn parts(folder: &Folder) -> Vec<(RecordBatch, String)> {
         assert_eq!(batches.len(), 1);
         (batches.into_iter().next().unwrap(), kinds)
     };
-    folder.files("parquet").into_iter().map(read).collect()
+    files(folder, "parquet").into_iter().map(read).collect()
 }
 
 pub fn texts_of(batch: &RecordBatch, column: &str) -> Vec<Option<String>> {
@@ -141,7 +125,7 @@ pub async fn all_counted(journal: &Journal, rows: u64) {
 pub fn stream() -> &'static [u8] {
     static STREAM: OnceLock<Vec<u8>> = OnceLock::new();
     STREAM.get_or_init(|| {
-        let folder = Folder::new();
+        let folder = empty_folder();
         runtime().block_on(async {
             let engine = engine(vec![function("each", Shape::Sample)]);
             let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1 << 30), sources()).unwrap());
@@ -152,7 +136,7 @@ pub fn stream() -> &'static [u8] {
                 all_counted(&journal, 40 * batches).await;
             }
             assert_eq!(recover(&folder.0).unwrap().parts, 0, "its writer lives");
-            let bytes = fs::read(folder.files("arrows").pop().unwrap()).unwrap();
+            let bytes = fs::read(files(&folder, "arrows").pop().unwrap()).unwrap();
             assert!(journal.close(LONG));
             bytes
         })

@@ -6,7 +6,7 @@ use std::process::Command;
 use guerdon_telemetry::journal::{Journal, recover};
 use proptest::prelude::*;
 
-use crate::fixtures::{Folder, LONG, config, other_stream, parts, sources, stream};
+use crate::fixtures::{LONG, config, empty_folder, files, other_stream, parts, sources, stream};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
@@ -14,7 +14,7 @@ proptest! {
     /// A stream that was cut anywhere keeps all of its whole messages, and is read once.
     #[test]
     fn a_stream_that_breaks_off_keeps_its_whole_messages(cuts in prop::collection::vec(0.0..1.0_f64, 1..12)) {
-        let (folder, bytes) = (Folder::new(), stream());
+        let (folder, bytes) = (empty_folder(), stream());
         for (number, cut) in cuts.into_iter().enumerate() {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a share")]
             let length = (bytes.len() as f64 * cut) as usize;
@@ -22,7 +22,7 @@ proptest! {
             fs::write(folder.0.join(format!("{stem}.arrows")), &bytes[..length]).unwrap();
             let recovered = recover(&folder.0).unwrap();
             prop_assert!(recovered.left.is_empty());
-            prop_assert!(folder.files("arrows").is_empty() && folder.files("tmp").is_empty());
+            prop_assert!(files(&folder, "arrows").is_empty() && files(&folder, "tmp").is_empty());
             let finished = folder.0.join(format!("{stem}.parquet"));
             prop_assert_eq!(recovered.rows % 40, 0);
             prop_assert_eq!(finished.exists(), recovered.rows > 0);
@@ -40,7 +40,7 @@ proptest! {
 /// Sees: it stays as it is, and the reader says why; only what ends within its head goes.
 #[test]
 fn a_stream_that_can_not_be_converted_stays() {
-    let (folder, bytes) = (Folder::new(), stream());
+    let (folder, bytes) = (empty_folder(), stream());
     let damaged_at = |at: usize| {
         let mut bytes = bytes.to_vec();
         bytes[at..at + 8].copy_from_slice(&[0x5a; 8]);
@@ -79,7 +79,7 @@ fn a_stream_that_can_not_be_converted_stays() {
 /// Sees: nothing; the stream goes, and each row is there once.
 #[test]
 fn a_stream_whose_file_is_there_goes() {
-    let folder = Folder::new();
+    let folder = empty_folder();
     let path = folder.0.join("a-r0-1-00000.arrows");
     fs::write(&path, stream()).unwrap();
     assert_eq!(recover(&folder.0).unwrap().rows, 120);
@@ -93,7 +93,7 @@ fn a_stream_whose_file_is_there_goes() {
 /// Sees: nothing; who opened it would wait for its other end.
 #[test]
 fn a_pipe_with_the_name_of_a_stream_is_left_alone() {
-    let folder = Folder::new();
+    let folder = empty_folder();
     let pipe = folder.0.join("a-r0-1-00000.arrows");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     fs::write(folder.0.join("a-r0-1-00001.arrows"), stream()).unwrap();
@@ -106,7 +106,7 @@ fn a_pipe_with_the_name_of_a_stream_is_left_alone() {
 /// Sees: nothing; each row is there once.
 #[test]
 fn several_recover_at_a_time() {
-    let folder = Folder::new();
+    let folder = empty_folder();
     for part in 0..30 {
         fs::write(folder.0.join(format!("a-r0-1-{part:05}.arrows")), stream()).unwrap();
     }
@@ -117,7 +117,7 @@ fn several_recover_at_a_time() {
     });
     assert!(journal.close(LONG));
     assert!(rows <= 30 * 120);
-    assert!(folder.files("arrows").is_empty() && folder.files("tmp").is_empty());
+    assert!(files(&folder, "arrows").is_empty() && files(&folder, "tmp").is_empty());
     assert_eq!(parts(&folder).iter().map(|(part, _)| part.num_rows()).sum::<usize>(), 30 * 120);
 }
 
@@ -128,7 +128,7 @@ proptest! {
     /// where they are.
     #[test]
     fn a_stream_of_any_bytes_harms_nobody(flips in prop::collection::vec((any::<usize>(), 1_u8..), 1..4)) {
-        let (folder, mut bytes) = (Folder::new(), stream().to_vec());
+        let (folder, mut bytes) = (empty_folder(), stream().to_vec());
         for (at, flip) in flips {
             let length = bytes.len();
             bytes[at % length] ^= flip;
@@ -137,6 +137,6 @@ proptest! {
         fs::write(&path, &bytes).unwrap();
         let recovered = recover(&folder.0).unwrap();
         prop_assert_eq!(path.exists(), recovered.left.len() == 1);
-        prop_assert!(folder.files("tmp").is_empty());
+        prop_assert!(files(&folder, "tmp").is_empty());
     }
 }

@@ -16,12 +16,12 @@ use guerdon_testkit::{done, function, spec};
 use proptest::prelude::*;
 
 use crate::fixtures::{
-    Folder, LONG, all_counted, config, engine, other_stream, parts, rows, runtime, sources, texts_of,
+    LONG, all_counted, config, empty_folder, engine, files, other_stream, parts, rows, runtime, sources, texts_of,
 };
 
 #[test]
 fn each_cell_is_one_row() {
-    let folder = Folder::new();
+    let folder = empty_folder();
     runtime().block_on(async {
         let engine = engine(vec![function("each", Shape::Sample), function("whole", Shape::Group)]);
         let journal = Arc::new(Journal::start(config(&folder.0, &["each", "whole"], &[], 1 << 30), sources()).unwrap());
@@ -31,7 +31,7 @@ fn each_cell_is_one_row() {
         assert!(journal.close(LONG));
         assert_eq!((journal.counts().rows, journal.counts().dropped), (40, 0));
     });
-    assert!(folder.files("arrows").is_empty() && folder.files("tmp").is_empty());
+    assert!(files(&folder, "arrows").is_empty() && files(&folder, "tmp").is_empty());
     let [(part, kinds)] = &parts(&folder)[..] else { panic!("one part") };
     assert_eq!(kinds, "{}");
     let mut found = rows(part);
@@ -101,7 +101,7 @@ proptest! {
     /// by the kind of its part.
     #[test]
     fn values_come_back_as_they_were(batches in prop::collection::vec(valued(), 1..6), rotate in 1_u64..20_000) {
-        let folder = Folder::new();
+        let folder = empty_folder();
         let mut expected = BTreeSet::new();
         runtime().block_on(async {
             let engine = engine(vec![function("each", Shape::Sample)]);
@@ -154,7 +154,7 @@ proptest! {
 /// part, and stats() counts those that are lost.
 #[test]
 fn a_folder_that_is_removed_is_made_again() {
-    let folder = Folder::new();
+    let folder = empty_folder();
     fs::write(folder.0.join("a-r0-1-00000.arrows"), other_stream(None)).unwrap();
     runtime().block_on(async {
         let engine = engine(vec![function("each", Shape::Sample)]);
@@ -183,7 +183,7 @@ fn a_folder_that_is_removed_is_made_again() {
 
 #[test]
 fn two_journals_of_one_process_share_a_folder() {
-    let folder = Folder::new();
+    let folder = empty_folder();
     runtime().block_on(async {
         for _ in 0..2 {
             let engines =

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -125,26 +124,10 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState
             shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
-        Fault::Drip(pause) => drip(stream, whole(200, "", &answer).as_bytes(), pause).await?,
-        Fault::Endless => {
-            stream.write_all(b"HTTP/1.1 200 -\r\ncontent-length: 100000000000\r\n\r\n").await?;
-            loop {
-                stream.write_all(&[b' '; 1 << 16]).await?;
-            }
-        }
     }
     stream.flush().await?;
     if request.path != "/seen" {
         shared.seen.answered.fetch_add(1, Ordering::Relaxed);
     }
     Ok(true)
-}
-
-async fn drip<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], pause: Duration) -> io::Result<()> {
-    for byte in bytes {
-        stream.write_all(std::slice::from_ref(byte)).await?;
-        stream.flush().await?;
-        tokio::time::sleep(pause).await;
-    }
-    Ok(())
 }

@@ -1,8 +1,6 @@
 //! Fault injection: the text of a request chooses what happens to it: `[[status 500]]`, `[[reset]]`
 //! and so on; with `once` only the first time this text comes.
 
-use std::time::Duration;
-
 use super::state::JudgeState;
 
 /// Treatment of a request.
@@ -16,8 +14,6 @@ pub enum Fault {
     Reset,
     /// The connection stays open, and no answer comes.
     Silence,
-    /// The answer comes byte by byte, with this pause in between.
-    Drip(Duration),
     /// The answer is not JSON.
     BadJson,
     /// The connection ends in the middle of the answer.
@@ -26,8 +22,6 @@ pub enum Fault {
     Redirect,
     /// The key of the request is sent back in an error.
     EchoKey,
-    /// The answer never ends.
-    Endless,
 }
 
 impl Fault {
@@ -57,12 +51,10 @@ impl Fault {
             "status" => Self::Status(words.get(1)?.parse().ok()?, number(2)),
             "reset" => Self::Reset,
             "silence" => Self::Silence,
-            "drip" => Self::Drip(Duration::from_secs_f64(number(1)?)),
             "bad-json" => Self::BadJson,
             "truncated" => Self::Truncated,
             "redirect" => Self::Redirect,
             "echo-key" => Self::EchoKey,
-            "endless" => Self::Endless,
             _ => return None,
         })
     }

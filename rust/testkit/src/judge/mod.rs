@@ -1,5 +1,5 @@
 //! A mock judge: a server for judges and reward services with fault injection. It answers
-//! `/v1/chat/completions`, `/v1/completions`, `/rewards` (a list) and `/score` (one number).
+//! `/v1/chat/completions` and `/rewards` (a list).
 //!
 //! - A request's text chooses its fault: `[[score 7]]` is the judgment, `[[status 500]]` fails,
 //!   `[[reset once]]` breaks the connection the first time. Rates and latencies use a seed.

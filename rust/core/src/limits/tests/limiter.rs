@@ -2,18 +2,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use guerdon_testkit::TempFolder;
+
 use super::super::breaker::History;
 use super::super::feedback::Feedback;
 use super::super::limiter::{AcquireResult, Limit, Limiter, Permit};
 use super::super::rate_limiter::{Rules, Tokens};
-use super::{Folder, S};
+use super::{S, file};
 
 fn limiter(limit: &Limit) -> Arc<Limiter> {
     Limiter::all([Some(limit)]).pop().flatten().unwrap()
 }
 
-fn keyed(folder: &Folder, rules: Rules) -> Limit {
-    Limit { rules, key: Some(("judge".into(), folder.file())), tokens: None }
+fn keyed(folder: &TempFolder, rules: Rules) -> Limit {
+    Limit { rules, key: Some(("judge".into(), file(folder))), tokens: None }
 }
 
 fn go(limiter: &Arc<Limiter>, now_ns: u64) -> Option<Permit> {
@@ -25,7 +27,7 @@ fn go(limiter: &Arc<Limiter>, now_ns: u64) -> Option<Permit> {
 
 #[test]
 fn functions_with_one_key_share_a_limiter() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let (shared, own) = (keyed(&folder, Rules::default()), Limit::default());
     let limiters = Limiter::all([Some(&shared), None, Some(&own), Some(&shared), Some(&own)]);
     let same = |a: usize, b: usize| Arc::ptr_eq(limiters[a].as_ref().unwrap(), limiters[b].as_ref().unwrap());
@@ -34,7 +36,7 @@ fn functions_with_one_key_share_a_limiter() {
 
 #[test]
 fn engines_with_one_key_share_its_limit() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let limit = keyed(&folder, Rules { concurrency: Some(3), ..Rules::default() });
     let (one, two) = (limiter(&limit), limiter(&limit));
     let mut held: Vec<Permit> = [&one, &two, &one].into_iter().filter_map(|limiter| go(limiter, S)).collect();
@@ -55,7 +57,7 @@ fn engines_with_one_key_share_its_limit() {
 
 #[test]
 fn retry_after_of_one_engine_holds_for_all() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let limit = keyed(&folder, Rules { concurrency: Some(3), ..Rules::default() });
     let (one, two) = (limiter(&limit), limiter(&limit));
     go(&one, S).unwrap().end(S, Feedback::Throttled(Some(Duration::from_secs(5))), None, History::default());
@@ -64,11 +66,11 @@ fn retry_after_of_one_engine_holds_for_all() {
 
 #[test]
 fn an_end_that_cannot_be_written_is_written_later() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let limit = keyed(&folder, Rules { concurrency: Some(1), ..Rules::default() });
     let (one, two) = (limiter(&limit), limiter(&limit));
     let permit = go(&one, S).unwrap();
-    let busy = std::fs::File::open(folder.file()).unwrap();
+    let busy = std::fs::File::open(file(&folder)).unwrap();
     rustix::fs::flock(&busy, rustix::fs::FlockOperation::LockExclusive).unwrap();
     permit.end(S, Feedback::Ok, None, History::default());
     assert!(!one.flush(S));
@@ -92,7 +94,7 @@ fn a_file_that_cannot_be_used_refuses_and_says_so() {
 
 #[test]
 fn a_file_that_stays_locked_refuses_and_says_so() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let limit = keyed(&folder, Rules { rpm: Some(6000.0), ..Rules::default() });
     let (_, path) = limit.key.clone().unwrap();
     let limiter = limiter(&limit);
@@ -115,7 +117,7 @@ fn a_file_that_stays_locked_refuses_and_says_so() {
 
 #[test]
 fn engines_never_have_more_in_flight_than_the_key_allows() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let limit = keyed(&folder, Rules { concurrency: Some(5), ..Rules::default() });
     let (inside, most, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let begun = Instant::now();

@@ -14,8 +14,11 @@ mod window;
 
 use std::path::PathBuf;
 
+use guerdon_testkit::TempFolder;
+
 use super::breaker::History;
 use super::feedback::{CallEnd, Feedback};
+use super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -24,22 +27,24 @@ fn ended(feedback: Feedback, tokens: Option<f64>) -> CallEnd {
     CallEnd { feedback, tokens, history: History::default() }
 }
 
-/// A folder that goes with its owner.
-struct Folder(PathBuf);
+fn at_most(concurrency: usize) -> Rules {
+    Rules { concurrency: Some(concurrency), ..Rules::default() }
+}
 
-impl Folder {
-    fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("guerdon-limits-{:016x}", fastrand::u64(..)));
-        Self(folder)
-    }
+/// Asks for a call whose tokens nobody knows, while this many are in flight.
+fn ask(limiter: &mut RateLimiter, rules: &Rules, now_ns: u64, in_flight: usize) -> Decision {
+    limiter.ask(rules, now_ns, Tokens::Estimated(None), in_flight)
+}
 
-    fn file(&self) -> PathBuf {
-        self.0.join("key")
+/// The call, if it may go.
+fn go(limiter: &mut RateLimiter, rules: &Rules, now_ns: u64, in_flight: usize) -> Option<Grant> {
+    match ask(limiter, rules, now_ns, in_flight) {
+        Decision::Go(grant) => Some(grant),
+        _ => None,
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The file of a key.
+fn file(folder: &TempFolder) -> PathBuf {
+    folder.0.join("key")
 }

@@ -6,51 +6,43 @@ use proptest::prelude::*;
 
 use super::super::breaker::History;
 use super::super::feedback::{CallEnd, Feedback};
-use super::super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
-use super::{MS, S, ended};
+use super::super::rate_limiter::{Decision, Grant, RateLimiter};
+use super::{MS, S, ask, at_most, ended, go};
 
 #[test]
 fn without_rates_throttling_lowers_the_concurrency() {
-    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let rules = at_most(10);
     let mut limiter = RateLimiter::default();
-    let Decision::Go(grant) = limiter.ask(&rules, S, Tokens::Estimated(None), 9) else {
-        panic!("there is room for one")
-    };
-    assert!(matches!(limiter.ask(&rules, S, Tokens::Estimated(None), 10), Decision::Wait { on_release: true, .. }));
+    let grant = go(&mut limiter, &rules, S, 9).expect("there is room for one");
+    assert!(matches!(ask(&mut limiter, &rules, S, 10), Decision::Wait { on_release: true, .. }));
     limiter.record(&rules, S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
     // After a pause one may go, and then as many more as were answered, up to the rest of ten.
-    assert!(matches!(limiter.ask(&rules, S + 2, Tokens::Estimated(None), 0), Decision::Wait { on_release: false, .. }));
-    let ask =
-        |limiter: &mut RateLimiter, in_flight| match limiter.ask(&rules, 2 * S, Tokens::Estimated(None), in_flight) {
-            Decision::Go(grant) => Some(grant),
-            _ => None,
-        };
+    assert!(matches!(ask(&mut limiter, &rules, S + 2, 0), Decision::Wait { on_release: false, .. }));
     for width in [1, 2, 4, 8] {
-        let sent: Vec<Grant> = (0..10).map_while(|in_flight| ask(&mut limiter, in_flight)).collect();
+        let sent: Vec<Grant> = (0..10).map_while(|in_flight| go(&mut limiter, &rules, 2 * S, in_flight)).collect();
         assert_eq!(sent.len(), width);
         for grant in sent {
             limiter.record(&rules, 2 * S, grant, ended(Feedback::Ok, None), 0, 0.5);
         }
     }
-    assert!(ask(&mut limiter, 8).is_some() && ask(&mut limiter, 9).is_none());
+    assert!(go(&mut limiter, &rules, 2 * S, 8).is_some() && go(&mut limiter, &rules, 2 * S, 9).is_none());
     // However often it is refused, one may go.
     for at in 3..100 {
         let grant = Grant { sent_ns: at * 9 * S, gap_ns: 0, others: 0, tokens: 0.0, trial: false };
         limiter.record(&rules, at * 9 * S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
     }
-    let mut after = |in_flight| limiter.ask(&rules, 2000 * S, Tokens::Estimated(None), in_flight);
-    assert!(matches!(after(0), Decision::Go(_)));
-    assert!(matches!(after(1), Decision::Wait { .. }));
+    assert!(go(&mut limiter, &rules, 2000 * S, 0).is_some());
+    assert!(matches!(ask(&mut limiter, &rules, 2000 * S, 1), Decision::Wait { .. }));
 }
 
 #[test]
 fn pauses_grow_are_bounded_and_end_with_an_answer() {
-    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let rules = at_most(10);
     let (mut limiter, mut now_ns, mut pauses) = (RateLimiter::default(), S, Vec::new());
     let throttled = |limiter: &mut RateLimiter, now_ns: &mut u64, pauses: &mut Vec<u64>, feedback| {
-        let Decision::Go(grant) = limiter.ask(&rules, *now_ns, Tokens::Estimated(None), 0) else { panic!("{now_ns}") };
+        let grant = go(limiter, &rules, *now_ns, 0).expect("a pause is over");
         limiter.record(&rules, *now_ns, grant, ended(feedback, None), 0, 1.0);
-        let Decision::Wait { until_ns, .. } = limiter.ask(&rules, *now_ns, Tokens::Estimated(None), 0) else { return };
+        let Decision::Wait { until_ns, .. } = ask(limiter, &rules, *now_ns, 0) else { return };
         pauses.push((until_ns - *now_ns) / MS);
         *now_ns = until_ns;
     };
@@ -66,9 +58,9 @@ fn pauses_grow_are_bounded_and_end_with_an_answer() {
     while now_ns < since_ns + 299 * S {
         throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Throttled(None));
     }
-    let Decision::Go(grant) = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) else { panic!("{now_ns}") };
+    let grant = go(&mut limiter, &rules, now_ns, 0).expect("a pause is over");
     limiter.record(&rules, now_ns, grant, ended(Feedback::Throttled(None), None), 0, 1.0);
-    let asked = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0);
+    let asked = ask(&mut limiter, &rules, now_ns, 0);
     assert!(matches!(asked, Decision::Throttled(for_ns) if for_ns >= 299 * S), "{asked:?}");
 }
 
@@ -76,16 +68,16 @@ fn pauses_grow_are_bounded_and_end_with_an_answer() {
 /// gone within milliseconds.
 #[test]
 fn a_server_that_always_says_at_once_is_paused_for() {
-    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let rules = at_most(10);
     for (asked_ms, pauses) in [(0, [0, 0, 2000, 4000, 8000]), (20, [20, 20, 2000, 4000, 8000]), (600, [600; 5])] {
         let (mut limiter, mut now_ns) = (RateLimiter::default(), S);
         for pause_ms in pauses {
-            let Decision::Go(grant) = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) else { panic!() };
+            let grant = go(&mut limiter, &rules, now_ns, 0).unwrap();
             let feedback = Feedback::Throttled(Some(Duration::from_millis(asked_ms)));
             now_ns += MS;
             let again = History { throttled_before: true, ..History::default() };
             limiter.record(&rules, now_ns, grant, CallEnd { history: again, ..ended(feedback, None) }, 0, 1.0);
-            let until_ns = match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
+            let until_ns = match ask(&mut limiter, &rules, now_ns, 0) {
                 Decision::Wait { until_ns, .. } => until_ns,
                 Decision::Go(grant) => {
                     limiter.refund(&rules, grant);
@@ -102,12 +94,9 @@ fn a_server_that_always_says_at_once_is_paused_for() {
 /// Late refusals with `Retry-After: 0` must not take the call after the pause for one before it.
 #[test]
 fn a_late_refusal_that_asks_for_no_wait_moves_no_pause() {
-    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let rules = at_most(10);
     let mut limiter = RateLimiter::default();
-    let go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 2) {
-        Decision::Go(grant) => Some(grant),
-        _ => None,
-    };
+    let go = |limiter: &mut RateLimiter, now_ns| go(limiter, &rules, now_ns, 2);
     let at_once = || ended(Feedback::Throttled(Some(Duration::ZERO)), None);
     let (first, late) = (go(&mut limiter, S).unwrap(), go(&mut limiter, S).unwrap());
     limiter.record(&rules, S + MS, first, at_once(), 2, 0.5);
@@ -119,12 +108,9 @@ fn a_late_refusal_that_asks_for_no_wait_moves_no_pause() {
 
 #[test]
 fn a_pause_counts_no_call_that_was_sent_before_it() {
-    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let rules = at_most(10);
     let mut limiter = RateLimiter::default();
-    let go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 5) {
-        Decision::Go(grant) => Some(grant),
-        _ => None,
-    };
+    let go = |limiter: &mut RateLimiter, now_ns| go(limiter, &rules, now_ns, 5);
     let (long, refused) = (go(&mut limiter, S).unwrap(), go(&mut limiter, S).unwrap());
     limiter.record(&rules, S, refused, ended(Feedback::Throttled(None), None), 5, 0.5);
     let next = go(&mut limiter, 3 * S).expect("though the first one is still in flight");
@@ -140,10 +126,10 @@ fn a_pause_counts_no_call_that_was_sent_before_it() {
 /// of a judge that takes five.
 #[test]
 fn calls_that_were_not_refused_in_time_have_more_go() {
-    let rules = Rules { concurrency: Some(100), ..Rules::default() };
+    let rules = at_most(100);
     for (refused_after_ns, let_through_ns) in [(5 * MS, 250 * MS), (S, 4 * S)] {
         let mut limiter = RateLimiter::default();
-        let go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
+        let go = |limiter: &mut RateLimiter, now_ns| match ask(limiter, &rules, now_ns, 0) {
             Decision::Go(grant) => Ok(grant),
             Decision::Wait { until_ns, .. } => Err(until_ns),
             decision => panic!("{decision:?}"),
@@ -162,17 +148,12 @@ fn calls_that_were_not_refused_in_time_have_more_go() {
 
 #[test]
 fn retry_after_holds_for_all_calls() {
-    let rules = Rules { concurrency: Some(4), ..Rules::default() };
+    let rules = at_most(4);
     let mut limiter = RateLimiter::default();
-    let Decision::Go(grant) = limiter.ask(&rules, S, Tokens::Estimated(None), 0) else {
-        panic!("nothing is in the way")
-    };
+    let grant = go(&mut limiter, &rules, S, 0).expect("nothing is in the way");
     limiter.record(&rules, S, grant, ended(Feedback::Throttled(Some(Duration::from_secs(7))), None), 0, 0.5);
-    assert_eq!(
-        limiter.ask(&rules, S, Tokens::Estimated(None), 0),
-        Decision::Wait { until_ns: 8 * S, on_release: false }
-    );
-    assert!(matches!(limiter.ask(&rules, 8 * S, Tokens::Estimated(None), 0), Decision::Go(_)));
+    assert_eq!(ask(&mut limiter, &rules, S, 0), Decision::Wait { until_ns: 8 * S, on_release: false });
+    assert!(go(&mut limiter, &rules, 8 * S, 0).is_some());
 }
 
 proptest! {
@@ -183,7 +164,7 @@ proptest! {
     fn after_a_refusal_calls_go_as_others_are_let_through(
         steps in prop::collection::vec((0..290_u64, 0..5_u8, any::<prop::sample::Index>()), 1..200),
     ) {
-        let rules = Rules { concurrency: Some(1000), ..Rules::default() };
+        let rules = at_most(1000);
         let (mut limiter, mut now_ns, mut in_flight) = (RateLimiter::default(), S, Vec::<Grant>::new());
         // Since the last pause: when it ends, calls in flight that were sent since, when the last
         // one was, and how many may be.
@@ -195,7 +176,7 @@ proptest! {
         for (gap_ms, what, at) in steps {
             now_ns += gap_ms * 1_000_000;
             if what < 3 || in_flight.is_empty() {
-                match limiter.ask(&rules, now_ns, Tokens::Estimated(None), in_flight.len()) {
+                match ask(&mut limiter, &rules, now_ns, in_flight.len()) {
                     Decision::Go(grant) => {
                         if since >= most && now_ns >= sent_ns + (refusal_ns * 4).clamp(S / 4, 60 * S) {
                             most += since;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::super::feedback::Feedback;
 use super::super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
-use super::{MS, S, ended};
+use super::{MS, S, ended, go};
 use crate::words::Words;
 
 fn rpm(rpm: f64) -> Rules {
@@ -116,12 +116,7 @@ fn one_wave_of_throttling_lowers_the_rate_once_and_answers_raise_it() {
     let rules = rpm(60_000.0);
     let mut limiter = RateLimiter::default();
     for wave in [S, 3 * S] {
-        let sent: Vec<Grant> = (0..20)
-            .filter_map(|at| match limiter.ask(&rules, wave + at * MS, Tokens::Estimated(None), 0) {
-                Decision::Go(grant) => Some(grant),
-                _ => None,
-            })
-            .collect();
+        let sent: Vec<Grant> = (0..20).filter_map(|at| go(&mut limiter, &rules, wave + at * MS, 0)).collect();
         assert_eq!(sent.len(), 20);
         for grant in &sent {
             limiter.record(&rules, wave + S, *grant, ended(Feedback::Throttled(None), None), 0, 0.5);
@@ -130,7 +125,7 @@ fn one_wave_of_throttling_lowers_the_rate_once_and_answers_raise_it() {
     let steady = |limiter: &mut RateLimiter, from_ns: u64| {
         let mut count = 0;
         for at in 0..1000 {
-            if let Decision::Go(grant) = limiter.ask(&rules, from_ns + at * MS, Tokens::Estimated(None), 0) {
+            if let Some(grant) = go(limiter, &rules, from_ns + at * MS, 0) {
                 count += 1;
                 limiter.record(&rules, from_ns + at * MS, grant, ended(Feedback::Ok, None), 0, 0.5);
             }
@@ -156,7 +151,7 @@ proptest! {
         let (mut now_ns, mut sent) = (S, Vec::new());
         for gap in gaps {
             now_ns += gap * MS;
-            while let Decision::Go(grant) = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
+            while let Some(grant) = go(&mut limiter, &rules, now_ns, 0) {
                 sent.push(grant.sent_ns);
             }
         }

@@ -2,6 +2,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
+use guerdon_testkit::TempFolder;
 use proptest::prelude::*;
 use rustix::fs::{FlockOperation, flock};
 
@@ -9,7 +10,7 @@ use super::super::breaker::History;
 use super::super::feedback::{CallEnd, Feedback};
 use super::super::rate_limiter::{Decision, Grant, Rules, Tokens};
 use super::super::shared_file::{LockedState, SharedFile};
-use super::{Folder, S};
+use super::{S, file};
 
 const GRANT: Grant = Grant { sent_ns: 100 * S, gap_ns: 0, others: 0, tokens: 0.0, trial: false };
 
@@ -19,10 +20,10 @@ fn with<R>(shared: &mut SharedFile, now_ns: u64, work: impl FnOnce(&mut LockedSt
 
 #[test]
 fn a_locked_file_is_not_waited_for() {
-    let folder = Folder::new();
-    let mut shared = SharedFile::new(&folder.file());
+    let folder = TempFolder::new();
+    let mut shared = SharedFile::new(&file(&folder));
     with(&mut shared, S, |_| ());
-    let other = std::fs::File::open(folder.file()).unwrap();
+    let other = std::fs::File::open(file(&folder)).unwrap();
     flock(&other, FlockOperation::LockExclusive).unwrap();
     assert!(shared.with(S, |_| ()).unwrap().is_none());
     drop(other);
@@ -31,10 +32,10 @@ fn a_locked_file_is_not_waited_for() {
 
 #[test]
 fn leaving_waits_for_a_locked_file() {
-    let folder = Folder::new();
-    let (mut here, mut there) = (SharedFile::new(&folder.file()), SharedFile::new(&folder.file()));
+    let folder = TempFolder::new();
+    let (mut here, mut there) = (SharedFile::new(&file(&folder)), SharedFile::new(&file(&folder)));
     with(&mut there, S, |locked| locked.set_in_flight(3));
-    let mut other = Some(std::fs::File::open(folder.file()).unwrap());
+    let mut other = Some(std::fs::File::open(file(&folder)).unwrap());
     flock(other.as_ref().unwrap(), FlockOperation::LockExclusive).unwrap();
     there.leave_after(|| other = None);
     assert!(other.is_none());
@@ -43,8 +44,8 @@ fn leaving_waits_for_a_locked_file() {
 
 #[test]
 fn calls_in_flight_elsewhere_count_until_their_process_ends() {
-    let folder = Folder::new();
-    let (mut here, mut there) = (SharedFile::new(&folder.file()), SharedFile::new(&folder.file()));
+    let folder = TempFolder::new();
+    let (mut here, mut there) = (SharedFile::new(&file(&folder)), SharedFile::new(&file(&folder)));
     with(&mut there, S, |locked| locked.set_in_flight(3));
     assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 3);
     assert_eq!(with(&mut there, S, |locked| locked.in_flight_elsewhere()), 0);
@@ -54,7 +55,7 @@ fn calls_in_flight_elsewhere_count_until_their_process_ends() {
     assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 0);
     // The same by a process that was killed: its number and the time of its start are in the file.
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-    let mut killed = SharedFile::new(&folder.file());
+    let mut killed = SharedFile::new(&file(&folder));
     killed.impersonate(child.id());
     with(&mut killed, S, |locked| locked.set_in_flight(5));
     assert!(!with(&mut here, 3 * S, |locked| locked.free_expired(3 * S)));
@@ -65,41 +66,41 @@ fn calls_in_flight_elsewhere_count_until_their_process_ends() {
 
 #[test]
 fn a_file_that_was_removed_is_made_again() {
-    let folder = Folder::new();
-    let (mut here, mut there) = (SharedFile::new(&folder.file()), SharedFile::new(&folder.file()));
+    let folder = TempFolder::new();
+    let (mut here, mut there) = (SharedFile::new(&file(&folder)), SharedFile::new(&file(&folder)));
     with(&mut here, S, |locked| locked.set_in_flight(1));
-    std::fs::remove_file(folder.file()).unwrap();
+    std::fs::remove_file(file(&folder)).unwrap();
     with(&mut here, 2 * S, |locked| locked.set_in_flight(1));
     assert_eq!(with(&mut there, S, |locked| locked.in_flight_elsewhere()), 1);
 }
 
 #[test]
 fn a_file_of_another_boot_is_not_read() {
-    let folder = Folder::new();
-    let mut shared = SharedFile::new(&folder.file());
+    let folder = TempFolder::new();
+    let mut shared = SharedFile::new(&file(&folder));
     with(&mut shared, S, |_| ());
-    let mut bytes = std::fs::read(folder.file()).unwrap();
+    let mut bytes = std::fs::read(file(&folder)).unwrap();
     bytes[8] ^= 1;
     bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
-    std::fs::write(folder.file(), bytes).unwrap();
-    let limiter = with(&mut SharedFile::new(&folder.file()), S, |locked| locked.limiter.clone());
+    std::fs::write(file(&folder), bytes).unwrap();
+    let limiter = with(&mut SharedFile::new(&file(&folder)), S, |locked| locked.limiter.clone());
     assert_eq!(limiter, super::super::rate_limiter::RateLimiter::default());
 }
 
 #[test]
 fn a_file_of_an_older_version_starts_anew() {
-    let folder = Folder::new();
-    with(&mut SharedFile::new(&folder.file()), S, |locked| locked.set_in_flight(3));
-    let mut bytes = std::fs::read(folder.file()).unwrap();
+    let folder = TempFolder::new();
+    with(&mut SharedFile::new(&file(&folder)), S, |locked| locked.set_in_flight(3));
+    let mut bytes = std::fs::read(file(&folder)).unwrap();
     bytes[0] -= 1; // the lowest byte is the version
-    std::fs::write(folder.file(), bytes).unwrap();
-    let seen = with(&mut SharedFile::new(&folder.file()), S, |locked| locked.in_flight_elsewhere());
+    std::fs::write(file(&folder), bytes).unwrap();
+    let seen = with(&mut SharedFile::new(&file(&folder)), S, |locked| locked.in_flight_elsewhere());
     assert_eq!(seen, 0, "its numbers mean something else");
 }
 
 #[test]
 fn a_wrong_checksum_starts_anew() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let rules = Rules { rpm: Some(60.0), ..Rules::default() };
     let busy = |locked: &mut LockedState| {
         let feedback = Feedback::Throttled(Some(Duration::from_secs(500)));
@@ -109,16 +110,16 @@ fn a_wrong_checksum_starts_anew() {
     let asked = |shared: &mut SharedFile, now_ns| {
         with(shared, now_ns, |locked| locked.limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0))
     };
-    let mut here = SharedFile::new(&folder.file());
+    let mut here = SharedFile::new(&file(&folder));
     with(&mut here, 100 * S, busy);
     assert!(
         matches!(asked(&mut here, 101 * S), Decision::Wait { until_ns, .. } if until_ns == 220 * S),
         "two minutes are believed"
     );
     // The same numbers, but for one.
-    let mut bytes = std::fs::read(folder.file()).unwrap();
+    let mut bytes = std::fs::read(file(&folder)).unwrap();
     bytes[24] ^= 1;
-    std::fs::write(folder.file(), bytes).unwrap();
+    std::fs::write(file(&folder), bytes).unwrap();
     assert!(matches!(asked(&mut here, 101 * S), Decision::Go(_)));
     // Written as a whole, by a clock that has begun anew since.
     with(&mut here, 1_000_000 * S, |locked| locked.limiter.ask(&rules, 1_000_000 * S, Tokens::Estimated(None), 0));
@@ -129,10 +130,10 @@ fn a_wrong_checksum_starts_anew() {
 /// The part of a rate that a process took stays taken when it dies: the endpoint has counted it.
 #[test]
 fn the_rate_of_a_killed_process_is_not_given_out_twice() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let rules = Rules { rpm: Some(60.0), concurrency: Some(1), ..Rules::default() };
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-    let mut killed = SharedFile::new(&folder.file());
+    let mut killed = SharedFile::new(&file(&folder));
     killed.impersonate(child.id());
     with(&mut killed, S, |locked| {
         assert!(matches!(locked.limiter.ask(&rules, S, Tokens::Estimated(None), 0), Decision::Go(_)));
@@ -140,7 +141,7 @@ fn the_rate_of_a_killed_process_is_not_given_out_twice() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
-    let mut here = SharedFile::new(&folder.file());
+    let mut here = SharedFile::new(&file(&folder));
     let ask = |locked: &mut LockedState| {
         assert!(locked.free_expired(S) && locked.in_flight_elsewhere() == 0, "its place is free");
         locked.limiter.ask(&rules, S, Tokens::Estimated(None), locked.in_flight_elsewhere())
@@ -151,12 +152,12 @@ fn the_rate_of_a_killed_process_is_not_given_out_twice() {
 
 #[test]
 fn the_file_is_private() {
-    let folder = Folder::new();
-    with(&mut SharedFile::new(&folder.file()), S, |_| ());
+    let folder = TempFolder::new();
+    with(&mut SharedFile::new(&file(&folder)), S, |_| ());
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&folder.0), mode(&folder.file())), (0o700, 0o600));
+    assert_eq!((mode(&folder.0), mode(&file(&folder))), (0o700, 0o600));
     let link = folder.0.join("link");
-    std::os::unix::fs::symlink(folder.file(), &link).unwrap();
+    std::os::unix::fs::symlink(file(&folder), &link).unwrap();
     assert!(SharedFile::new(&link).with(S, |_| ()).is_err());
 }
 
@@ -165,20 +166,20 @@ proptest! {
 
     #[test]
     fn no_file_makes_reading_fail(bytes in prop::collection::vec(prop_oneof![Just(0_u8), Just(255), any::<u8>()], 0..600), whole: bool) {
-        let folder = Folder::new();
-        let mut shared = SharedFile::new(&folder.file());
+        let folder = TempFolder::new();
+        let mut shared = SharedFile::new(&file(&folder));
         with(&mut shared, S, |_| ());
-        let mut file = std::fs::read(folder.file()).unwrap();
+        let mut content = std::fs::read(file(&folder)).unwrap();
         if whole {
-            file = bytes;
+            content = bytes;
         } else {
             // The head stays: its numbers don't.
-            file.truncate(16);
-            file.extend_from_slice(&bytes);
+            content.truncate(16);
+            content.extend_from_slice(&bytes);
         }
-        std::fs::write(folder.file(), file).unwrap();
+        std::fs::write(file(&folder), content).unwrap();
         with(&mut shared, S, |locked| locked.set_in_flight(1));
-        let mut other = SharedFile::new(&folder.file());
+        let mut other = SharedFile::new(&file(&folder));
         prop_assert!(with(&mut other, S, |locked| locked.in_flight_elsewhere()) >= 1);
     }
 }

@@ -1,6 +1,5 @@
 //! An engine whose one function goes to a simulated endpoint, and what came of it.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use guerdon_core::limits::{Limit, LimitWarning, Rules};
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{done, failure, function, spec};
+use guerdon_testkit::{TempFolder, done, failure, function, spec};
 use tokio::time::Instant;
 
 pub const MS: Duration = Duration::from_millis(1);
@@ -160,20 +159,14 @@ pub async fn ended(batch: &Arc<Batch>) -> (Vec<usize>, Duration) {
 }
 
 /// A file for a key that goes with its owner.
-pub struct Key(PathBuf);
+pub struct Key(TempFolder);
 
 impl Key {
     pub fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("guerdon-limits-{:016x}", fastrand::u64(..))))
+        Self(TempFolder::new())
     }
 
     pub fn limit(&self, rules: Rules) -> Limit {
-        Limit { rules, key: Some(("judge".into(), self.0.join("key"))), tokens: None }
-    }
-}
-
-impl Drop for Key {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        Limit { rules, key: Some(("judge".into(), self.0.0.join("key"))), tokens: None }
     }
 }

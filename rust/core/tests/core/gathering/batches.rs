@@ -51,24 +51,6 @@ fn status(batch: &Batch, sample: usize) -> Option<Status> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn simultaneous_entries_go_together() {
-    let (engine, lane, first) = occupied(8);
-    let (a, b, c) = (engine.submit(spec(1, 3)), engine.submit(spec(2, 1)), engine.submit(spec(1, 5)));
-    let (a, b, c) = (a.unwrap(), b.unwrap(), c.unwrap());
-    free(&lane, first);
-    let (mut frame, samples) = lane.mixed();
-    assert_eq!(samples, [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (4, 0), (4, 1), (4, 2)]);
-    assert_eq!(frame.kind(), CallKind::Gathered);
-    give_worth(&mut frame);
-    assert!(is_right(&a) && is_right(&b) && !c.is_done());
-    drop(frame);
-    let (mut frame, samples) = lane.mixed();
-    assert_eq!(samples, [(4, 3), (4, 4)]);
-    give_worth(&mut frame);
-    assert!(is_right(&c));
-}
-
-#[tokio::test(start_paused = true)]
 async fn each_batch_gets_its_part_of_what_a_request_used() {
     let (engine, lane, first) = occupied(8);
     let (a, b) = (engine.submit(spec(1, 3)).unwrap(), engine.submit(spec(1, 4)).unwrap());

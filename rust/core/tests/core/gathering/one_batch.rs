@@ -29,21 +29,6 @@ async fn calls_have_what_stands_in_line_up_to_the_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_call_has_one_value_for_each_sample_or_fails() {
-    let (engine, lane) = gathering(2, |_| {});
-    let batch = engine.submit(spec(1, 2)).unwrap();
-    let (mut frame, _) = lane.call();
-    frame.complete_many(0, vec![Cell::Value(1.0)], RAN);
-    drop(frame);
-    for wanted in 0..2 {
-        let (mut frame, samples) = lane.call();
-        assert_eq!(samples, [wanted]);
-        frame.complete(0, if wanted == 0 { Cell::Value(7.0) } else { Cell::Value(f64::NAN) }, RAN);
-    }
-    assert_eq!(statuses(&batch), [Some(Status::Ok), Some(Status::Error)]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_call_waits_for_more_only_while_more_can_come() {
     let (engine, lane) = gathering(4, |_| {});
     let batch = open(&engine, None);
