@@ -4,8 +4,6 @@ what follows from them."""
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
