@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from guerdon import SandboxFusion, code_reward
 from guerdon.rewards.code.child.decoding import decode
@@ -28,6 +28,7 @@ from tests.code.test_encoding import VALUES, repr_of
 
 
 @given(VALUES, VALUES)
+@example(None, {"2": 1})
 def test_values_of_cases_reach_their_judge_as_they_are(argument: object, expected: object) -> None:
     cases = [{"fn": "f", "args": [argument], "expected": expected}]
     texts = CaseTexts("cases", taken=Columns("cases", None, "entry_point", None))
