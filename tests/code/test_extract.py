@@ -140,6 +140,7 @@ def test_first_whole_and_by_function() -> None:
     assert extract_program(text, "first", TAGS) == ("a\n", "")
     assert extract_program(text, "whole", TAGS) == ("b\n", "")
     assert extract_program(text, lambda given: given[:3], TAGS) == ("```", "")
+    assert extract_program("\ufeffa", lambda given: given, TAGS) == ("a", "")
 
 
 @pytest.mark.parametrize(

@@ -143,12 +143,6 @@ def test_a_comparison_that_raises_without_a_reference_is_not_passed(caplog: pyte
     assert caplog.text.count("compare raised") == 1
 
 
-def test_extract_that_raises_is_no_choice_of_the_program() -> None:
-    with judged(extract=lambda text: text.split("<code>")[1]) as reward:
-        right = "<code>print(9)"
-        assert reward(completions=[right, "no tags"], cases=[NUMBERS, NUMBERS]) == [1.0, 0.0]
-
-
 def test_a_module_that_only_the_trainer_has_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
