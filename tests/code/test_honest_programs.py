@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -54,26 +53,6 @@ def test_a_strict_umask_changes_nothing(mask: int) -> None:
 def test_nothing_is_lacking_on_this_machine() -> None:
     for spec in (FenceSpec(modules=("json", "sqlite3")), FenceSpec(processes=True, execute=True), FenceSpec(tasks=1)):
         assert at_start(spec).shortcomings == ()
-
-
-@as_root
-@pytest.mark.parametrize("rights", ["NOBODY", "DOCKER_ROOT", "DOCKER_USER"])
-def test_nothing_is_lacking_with_fewer_rights(rights: str) -> None:
-    found = at_start(FenceSpec(), getattr(taken_rights, rights)).shortcomings
-    if rights == "DOCKER_ROOT" or all(path.stat().st_mode & 1 for path in Path(os.__file__).parents):
-        assert found == ()
-    else:  # this interpreter is root's alone
-        (lacking,) = found
-        assert lacking.startswith("import a module of the standard library (ModuleNotFoundError")
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or platform.machine() != "x86_64", reason="root's rights, numbers of x86-64")
-def test_older_kernels_fence_children() -> None:
-    """They tell the size of a page in `/proc` only, which a private root hasn't."""
-    found = attempts(FenceSpec(), taken_rights.KERNEL_5_10)
-    assert not found.layers["landlock"][0]
-    assert [act.name for act in found.acts if act.outcome == "succeeded"] == []
-    assert found.shortcomings == ()
 
 
 @as_root
@@ -146,9 +125,6 @@ def test_room_for_tasks_of_others_is_found_by_trying(others: int) -> None:
     assert found is not None
     assert others <= found <= others + 64 if others else found == 0
     assert len(tried) < 30
-
-
-def test_no_room_is_enough() -> None:
     assert most_others(lambda room: False) is None
 
 

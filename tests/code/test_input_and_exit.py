@@ -11,8 +11,7 @@ import pytest
 from guerdon import DataError, RegistrationError
 from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.trusted import warn_once
-from tests.code.programs import block, call, judged, judgement
-from tests.code.test_languages import needs
+from tests.code.programs import call, judged, judgement
 
 NUMBERS = [{"stdin": "3\n1 2 3\n", "stdout": "9\n"}]
 
@@ -21,21 +20,6 @@ def test_no_program_reads_the_input_of_another(every: CodeReward) -> None:
     assert judgement(every, "print(open('/dev/stdin').read())", cases=[{"stdin": "1", "stdout": "1"}]).score == 1.0
     hidden = "path = '/dev' + '/stdin'\ntry:\n    print(open(path).read())\nexcept OSError:\n    print('none')"
     assert judgement(every, hidden, cases=[{"stdin": "", "stdout": "none"}]).score == 1.0
-
-
-@needs("node")
-def test_javascript_reads_its_input_by_name() -> None:
-    program = "const all = require('fs').readFileSync('/dev/stdin', 'utf8');\nconsole.log(all.length);"
-    with judged(language="javascript", timeout=20) as reward:
-        cases = [{"stdin": "1" * 300_000, "stdout": "300000"}, {"stdin": "12", "stdout": "2"}]
-        assert reward(completions=[block(program, "javascript")], cases=[cases]) == [1.0]
-
-
-@needs("g++")
-def test_cpp_reads_its_input_by_name() -> None:
-    program = '#include <cstdio>\nint main() { freopen("/dev/stdin", "r", stdin); int a; scanf("%d", &a); printf("%d", a + 1); }'
-    with judged(language="cpp", timeout=20) as reward:
-        assert reward(completions=[block(program, "cpp")], cases=[[{"stdin": "1", "stdout": "2"}]]) == [1.0]
 
 
 FAST_OUTPUT = """

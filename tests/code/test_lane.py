@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from guerdon import (
-    DataError,
     Dispatcher,
     Journal,
     RegistrationError,
@@ -36,11 +35,14 @@ def made(**options: Any) -> Any:
 
 def test_scores_reasons_and_neighbours() -> None:
     programs = [INCREMENT, "pass", "while True: pass", "import os; os._exit(0)", "1/0", "print(2)"]
-    length = reward(lambda text: float(len(text)), name="length", lane="thread")
+    length = reward(lambda completion: float(len(completion)), name="length", lane="thread")
     code = made(timeout=1.0, score="share")
     with Dispatcher([code, length], workers=2) as dispatcher:
         result = dispatcher.score(
-            completions=[block(program) for program in programs], cases=[CASES] * len(programs), num_generations=3
+            completions=[block(program) for program in programs],
+            cases=[CASES] * len(programs),
+            text=["a task"] * len(programs),  # a name that is reserved
+            num_generations=3,
         )
     assert result.rewards.shape == (2, 3, 2)
     assert result.rewards[..., 0].ravel().tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.5]
@@ -58,17 +60,6 @@ def test_faults_of_others_are_nan() -> None:
     assert result.rewards.ravel()[0] == 1.0
     assert [failure.reason.split(":")[0] for failure in result.failures()] == ["DataError"] * 2
     assert "column 'cases' is empty" in result.failures()[0].reason
-
-
-def test_a_missing_column_is_refused_before_any_call() -> None:
-    with Dispatcher([made()]) as dispatcher, pytest.raises(DataError, match="'cases'"):
-        dispatcher.score(completions=[""])
-
-
-def test_a_dataset_may_have_columns_of_reserved_names() -> None:
-    with Dispatcher([made()]) as dispatcher:
-        result = dispatcher.score(completions=[block(INCREMENT)], cases=[CASES], text=["a task"])
-    assert result.rewards.item() == 1.0
 
 
 def test_it_works_undecorated_beside_dispatchers_copies() -> None:
@@ -123,12 +114,6 @@ def test_other_functions_are_refused_on_the_lane() -> None:
         reward(lambda completion: 1.0, lane="code")
 
 
-def test_info_names_it() -> None:
-    from guerdon.cli.info import facts
-
-    assert facts()["lanes"]["code"]["available"] is True
-
-
 def test_outcomes_are_kept_for_the_same_options(tmp_path: Path) -> None:
     batch = {"completions": [block("import time\nprint(time.time_ns())")] * 2, "cases": [CASES[:1]] * 2}
     reasons = []
@@ -137,15 +122,6 @@ def test_outcomes_are_kept_for_the_same_options(tmp_path: Path) -> None:
             reasons.append(dispatcher.score(**batch).extra["code/reason"])
     assert reasons[0][0] == reasons[0][1]  # run once
     assert reasons[1] == reasons[0] != reasons[2]
-
-
-def test_functions_ask_for_its_score() -> None:
-    """`run_if=` of other functions, and its own."""
-    short = reward(lambda text: float(len(text) < 200), name="short", lane="thread")
-    with Dispatcher([short, made(run_if={"short": "> 0"}, otherwise=0.0)], workers=1) as dispatcher:
-        result = dispatcher.score(completions=[block(INCREMENT), block(INCREMENT + "#" * 200)], cases=[CASES] * 2)
-    assert result.rewards[..., 1].ravel().tolist() == [1.0, 0.0]
-    assert result.status[..., 1].ravel().tolist() == [Status.OK, Status.SKIPPED]
 
 
 NAME = "guerdon_code_isolation_info"
