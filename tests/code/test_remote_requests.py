@@ -65,13 +65,6 @@ def test_the_time_that_is_left_is_divided_where_the_share_counts() -> None:
     assert program.next() == Judgement(1.0, 3, 3, "")
 
 
-def test_a_failed_case_ends_a_program_unless_the_share_counts() -> None:
-    program = requests(PRINTS)
-    limit(program)
-    program.take(ran(1.0, "wrong"), printed)
-    assert program.next() == Judgement(0.0, 0, 3, "case 0: wrong")
-
-
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
