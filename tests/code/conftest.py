@@ -27,6 +27,6 @@ def every() -> Iterator[CodeReward]:
 
 @pytest.fixture(scope="module")
 def tested() -> Iterator[CodeReward]:
-    """One that judges by the tests of a row."""
-    with judged(check="test") as reward:
+    """One that judges by the tests of a row, each for its share."""
+    with judged(check="test", prelude="starter", score="share") as reward:
         yield reward

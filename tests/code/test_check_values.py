@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
 from tests.code.programs import checked as run
 from tests.code.programs import judged, judgement
-
-
-@pytest.fixture(scope="module")
-def tested() -> Iterator[CodeReward]:
-    with judged(check="test", prelude="starter", score="share") as reward:
-        yield reward
-
 
 ROW = """
 class Row:
