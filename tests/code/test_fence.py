@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,20 +15,16 @@ import pytest
 from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote import acts
 from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.fence_probe import FenceTrial, ProbeError, probe
+from guerdon.rewards.code.zygote.fence_probe import ProbeError, probe
 from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
 from guerdon.rewards.code.zygote.level import LAYERS, Attempt, Level, checked_level
 from tests.code import taken_rights
-from tests.code.acts import ACTS, attempts
+from tests.code.acts import ACTS, attempts, succeeded
+from tests.code.taken_rights import as_root
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
 as_docker = pytest.mark.skipif(
     os.geteuid() != 0 or platform.machine() != "x86_64", reason="root's rights and numbers of x86-64 calls"
 )
-
-
-def succeeded(found: FenceTrial) -> list[str]:
-    return [act.name for act in found.acts if act.outcome == "succeeded"]
 
 
 def test_everything_forbidden_is_tried_and_fails() -> None:
@@ -179,18 +173,13 @@ def test_acts_succeed_where_there_is_no_fence() -> None:
 
 @as_root
 @pytest.mark.fault("a module of modules= starts threads when it is imported", sees="the same fences as without it")
-def test_modules_with_threads_keep_no_layer_away() -> None:
+def test_modules_with_threads_keep_no_layer_away(open_folder: Path) -> None:
     """A user without rights makes name spaces only as the one thread of a process."""
-    folder = tempfile.mkdtemp(dir="/tmp")  # in no folder that is closed to others
-    try:
-        os.chmod(folder, 0o755)
-        Path(folder, "busy.py").write_text(
-            "import threading, time\nthreading.Thread(target=time.sleep, args=(100,), daemon=True).start()"
-        )
-        setup = f"import sys; sys.path.append({folder!r})\n{taken_rights.NOBODY}"
-        without, with_threads = (attempts(FenceSpec(modules=modules), setup) for modules in ((), ("busy",)))
-    finally:
-        shutil.rmtree(folder)
+    Path(open_folder, "busy.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(100,), daemon=True).start()"
+    )
+    setup = f"import sys; sys.path.append({str(open_folder)!r})\n{taken_rights.NOBODY}"
+    without, with_threads = (attempts(FenceSpec(modules=modules), setup) for modules in ((), ("busy",)))
     assert succeeded(with_threads) == []
     assert [layer[0] for layer in with_threads.layers.values()] == [layer[0] for layer in without.layers.values()]
 

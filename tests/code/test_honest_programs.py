@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,19 +15,9 @@ from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
 from guerdon.rewards.code.zygote.fence_probe import probe
 from guerdon.rewards.code.zygote.tasks import most_others
 from tests.code import taken_rights
-from tests.code.acts import attempts
+from tests.code.acts import attempts, succeeded
 from tests.code.programs import block, judged, ran
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that others may enter, which they may not do with pytest's."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+from tests.code.taken_rights import as_root
 
 
 @pytest.mark.fault("code rewards are made by root with a strict umask", sees="the same scores as without it")
@@ -107,7 +94,7 @@ def test_a_package_that_is_closed_to_others_leaves_programs_the_user(open_folder
     setup = f"import site; site.getsitepackages = lambda: [{str(open_folder)!r}]"
     found = attempts(FenceSpec(), setup)
     assert found.layers["user"] == (False, f"{open_folder}/closed_package is closed to other users")
-    assert [act.name for act in found.acts if act.outcome == "succeeded"] == []
+    assert succeeded(found) == []
     assert found.shortcomings == ()
     (open_folder / "closed_package").chmod(0o755)
     assert at_start(FenceSpec(), setup).layers["user"][0]
