@@ -124,6 +124,15 @@ def test_outcomes_are_kept_for_the_same_options(tmp_path: Path) -> None:
     assert reasons[1] == reasons[0] != reasons[2]
 
 
+def test_functions_ask_for_its_score() -> None:
+    """`run_if=` of other functions, and its own."""
+    short = reward(lambda text: float(len(text) < 200), name="short", lane="thread")
+    with Dispatcher([short, made(run_if={"short": "> 0"}, otherwise=0.0)], workers=1) as dispatcher:
+        result = dispatcher.score(completions=[block(INCREMENT), block(INCREMENT + "#" * 200)], cases=[CASES] * 2)
+    assert result.rewards[..., 1].ravel().tolist() == [1.0, 0.0]
+    assert result.status[..., 1].ravel().tolist() == [Status.OK, Status.SKIPPED]
+
+
 NAME = "guerdon_code_isolation_info"
 
 
