@@ -1,5 +1,5 @@
-r"""Pairs of gold and answer texts for the math decider, in the forms that models and datasets write,
-some with odd pieces put into them.
+r"""Pairs of gold and answer texts for the math decider, in the forms that models and datasets
+write, some with odd pieces put into them.
 
 - The same seed gives the same pairs.
 - About half of the pairs are equal or nearly so; others are what a decider could get wrong.
@@ -14,8 +14,8 @@ __all__ = ["KINDS", "pairs", "soup"]
 
 Rng = random.Random
 
-# Usual forms on the first line, others below. Fields: n and m are digits, i an integer, d a hundredth of it, a and b parts of a
-# fraction, q is nearly that, l a letter, w a word.
+# Usual forms on the first line, others below. Fields: n and m are digits, i an integer, d a
+# hundredth of it, a and b parts of a fraction, q is nearly that, l a letter, w a word.
 _NUMBERS = r"""{i}|{i:,}|{d}|{d:.2f}|{i}\%|{i}%|\${d:.2f}|{q:.6f}|{i}.0
 {n},{m}{n}|{n},{i}|{i:.0f}.|{i}.0|{i}.00|{d}|{d:.2f}|{d:,.2f}|{d:.6f}|{d:.7f}|.{n}|-.{n}|00{i}|-0{n}|+{i}|- {i}|--{i}
 \pm {i}|{i}\%|{i}%|{i} \%|{i} %|{i:,}\%|{d}%|{d}\%|{i}e{n}|{i} \times 10^{{{n}}}|{i}\cdot 10^{n}|({i})|{{{i}}}|{i}{{}}|{i}!|\mathbf{{{i}}}
@@ -34,7 +34,7 @@ _UNITS = r"""^\circ|^{{\circ}}|^\circ C|^\circ\text{{C}}|°|\text{{ cm}}|\text{{
 _WORDS = r"""{w}|{l}|({l})|\text{{({l})}}|\text{{{w}}}|\text{{ {w} }}|\textbf{{{w}}}|\textrm{{{w}}}|\mathrm{{{w}}}
 \mathbf{{{w}}}|\mbox{{{w}}}|({w})|\text{{({w})}}
 \textbf{{({w})}}|(\text{{{w}}})|\operatorname{{{w}}}|\text {{{w}}}|\text{{{w}}}.|{{{w}}}|[{w}]|\{{{w}\}}|{w}.|{w} {w}|{w}-{n}"""
-_OTHERS = r"""{l} = {i}|{l}={d}|{l} = \frac{{{a}}}{{{b}}}|{n}\sqrt{{{m}}}|{l}^{n} + {m}|({n}, {m})|{w} = {i}|{i} = {a}|\sqrt{n}\ |{i}={m}
+_OTHERS = r"""{l} = {i}|{l}={d}|{l} = \frac{{{a}}}{{{b}}}|{n}\sqrt{{{m}}}|{l}^{n} + {m}|({n}, {m})|{w} = {i}|{i} = {a}|\sqrt{n}\ |{i}={m}|or \frac{{1}}{{2}}{n}
 ({i}, {m})|[{n}, {m}]|({n},{m}]|\{{{n}, {m}\}}|{n}, {m}|{n} \text{{ and }} {m}|{n} or {m}|\left({n},\infty\right)|(-\infty, {n}]
 \begin{{pmatrix}} {n} \\ {m} \end{{pmatrix}}|\begin{{bmatrix}} {n} & {m} \\ 0 & 1 \end{{bmatrix}}|{n} \pm {m}|{n} \pm \sqrt{{{m}}}|{l} = {i}
 {l}={d}|{l} = {n}, y = {m}|{l}^2={n}|{l}_{n} = {m}|{l} \in [{n},{m}]|{l} > {n}|{n} < {l} < {m}|{l} \le {n}|{l} \neq {n}|\approx {i}
@@ -42,6 +42,7 @@ _OTHERS = r"""{l} = {i}|{l}={d}|{l} = \frac{{{a}}}{{{b}}}|{n}\sqrt{{{m}}}|{l}^{n
 \ln {n}|\log_{n} {m}|\log_2({n})|\sin({n})|\binom{{{n}}}{{{m}}}|{n}!|{n}^{{{m}}}|{n}^{m}|2^{{10}}|\lfloor {d} \rfloor|0.\overline{{{n}}}
 {n}1_{{8}}|\infty|\emptyset|\mathbb{{R}}|{n}:{m}|i|{n}+{m}i|{n} + {m}|{n} \cdot {m}|{n}*{m}|{i}={m}|{l}={n}={m}|f({l}) = {n}{l}|{n}''
 \ldots|1, 2, \ldots, {n}|\text{{{n}}}|\text{{{n} apples}}|\${d}|\text{{\${n}}}|\boxed{{{n}}}|\displaystyle {n}|\left|{n}\right||{l}^{{-{n}}}
+\frac{{1}}{{2}}{n}|\frac{{\sqrt{{{n}}}}}{{2}}|\frac{{1}}{{{n}}}{m}\pi|{n}^({l})|10^{{{n}}}|{l} = {n}{l} + 1
 \alpha|\theta = {n}|{l} {n}|{l}{n}|{l})|({l}) {n}|\text{{Option {l}}}|{n}{{:}}30"""
 KINDS = {"number": _NUMBERS, "fraction": _FRACTIONS, "word": _WORDS, "other": _OTHERS, "unit": _UNITS}
 _NAMES = (
