@@ -42,3 +42,10 @@ def tested() -> Iterator[CodeReward]:
     """One that judges by the tests of a row, each for its share."""
     with judged(check="test", prelude="starter", score="share") as reward:
         yield reward
+
+
+@pytest.fixture(scope="module")
+def all_tested() -> Iterator[CodeReward]:
+    """One that judges by the tests of a row, which must all pass."""
+    with judged(check="test", prelude="starter") as reward:
+        yield reward

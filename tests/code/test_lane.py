@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import (
+    DataError,
     Dispatcher,
     Journal,
     RegistrationError,
@@ -60,6 +61,11 @@ def test_faults_of_others_are_nan() -> None:
     assert result.rewards.ravel()[0] == 1.0
     assert [failure.reason.split(":")[0] for failure in result.failures()] == ["DataError"] * 2
     assert "column 'cases' is empty" in result.failures()[0].reason
+
+
+def test_a_missing_column_is_refused_before_any_call() -> None:
+    with Dispatcher([made()]) as dispatcher, pytest.raises(DataError, match="'cases'"):
+        dispatcher.score(completions=[""])
 
 
 def test_it_works_undecorated_beside_dispatchers_copies() -> None:

@@ -124,7 +124,7 @@ def test_rows_at_fault_have_no_score(every: CodeReward, caplog: pytest.LogCaptur
 
 
 def test_the_function_as_datasets_name_it(
-    tested: CodeReward, every: CodeReward, caplog: pytest.LogCaptureFixture
+    all_tested: CodeReward, every: CodeReward, caplog: pytest.LogCaptureFixture
 ) -> None:
     method = block("class Solution:\n    def twice(self, x):\n        return 2 * x")
     function = block("def twice(x):\n    return 2 * x")
@@ -143,7 +143,7 @@ def test_the_function_as_datasets_name_it(
     found = [cases_of(json.loads(str(one))["cases"])[0] for one in sent]
     assert [vars(one)["fn"] for one in found] == ["Solution.twice", *["twice"] * 3]
     test = "\ufeffdef check(candidate):\n    assert candidate(x=2) == 4\n"
-    found = tested(completions=[method] * 2, test=[test] * 2, starter=[""] * 2, entry_point=names[:1] + names[2:3])
+    found = all_tested(completions=[method] * 2, test=[test] * 2, starter=[""] * 2, entry_point=names[:1] + names[2:3])
     assert found == [1.0] * 2
     with judged(check=lambda candidate: candidate(2) == 4) as reward:
         assert reward(completions=[method, function], entry_point=names[:2]) == [1.0] * 2

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
 
-from guerdon import SandboxFusion, code_reward
+from guerdon import Dispatcher, SandboxFusion, code_reward
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import encode
 from guerdon.rewards.code.remote.judge_thread import OutputJudge
@@ -23,8 +25,56 @@ from guerdon.rewards.code.trusted.judge_state import JudgeState
 from guerdon.rewards.code.trusted.row_texts import Columns
 from guerdon.rewards.code.trusted.sandbox_output import CaseRun, SandboxRun, fault_of_run
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
+from tests.code.programs import block
 from tests.code.sandbox_server import answered
 from tests.code.test_encoding import VALUES, repr_of
+from tests.http.server import serving
+
+RULES = ["exact", "tokens", "numbers"]
+ALIKE = some.recursive(
+    some.one_of(
+        some.none(), some.booleans(), some.integers(-3, 3), some.integers(), some.floats(), some.text(max_size=3), some.binary(max_size=2),
+        some.sampled_from([1.0, -0.0, 1e20, 10**20, 1e-7, 1 + 0j, 1 + 2j, 0.1 + 0.2, 0.3]),
+    ),
+    lambda inner: some.one_of(
+        some.lists(inner, max_size=3),
+        some.lists(inner, max_size=3).map(tuple),
+        some.dictionaries(some.one_of(some.text(max_size=2), some.integers(0, 2), some.sampled_from([1.0, (1, "a"), None])), inner, max_size=3),
+        some.sets(some.integers(0, 3), max_size=3),
+        some.frozensets(some.one_of(some.text(max_size=1), some.floats(0, 1)), max_size=3),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def returned(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer for a function that returns its argument."""
+    nonce, _, request = body["stdin"].partition("\n")
+    names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
+    (value,), _ = eval(json.loads(request)["arguments"], {"__builtins__": {}, **names})
+    run = {"status": "Finished", "return_code": 0, "stdout": answered(nonce, value)}
+    return {"status": "Success", "run_result": run}
+
+
+def as_lists(value: Any) -> Any:
+    return [as_lists(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_values_match_as_here(rule: Compare) -> None:
+    @settings(max_examples=10)
+    @given(some.lists(some.tuples(ALIKE, ALIKE), min_size=15, max_size=15))
+    def check(values: list[tuple[Any, Any]]) -> None:
+        pairs = [*values, *(pair for one, _ in values for pair in ((one, one), (one, as_lists(one))))]
+        cases = [[{"fn": "f", "args": [value], "expected": expected}] for expected, value in pairs]
+        found = dispatcher.score(completions=[block("pass")] * len(cases), cases=cases).rewards.ravel().tolist()
+        wanted = [float(values_match(*pair, rule)) for pair in pairs]
+        assert found == wanted, [pair for pair, *both in zip(pairs, found, wanted, strict=True) if both[0] != both[1]]
+
+    with serving(returned) as server:
+        code = code_reward(remote=SandboxFusion(server.url), compare=rule)
+        with Dispatcher([code]) as dispatcher:
+            check()
 
 
 @given(VALUES, VALUES)
@@ -63,7 +113,7 @@ UNEQUAL = [
 ]
 
 
-@pytest.mark.parametrize("rule", ["exact", "tokens", "numbers"])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("expected", "value", "same"), [*((*one, True) for one in EQUAL), *((*one, False) for one in UNEQUAL)]
 )
