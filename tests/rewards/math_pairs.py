@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from string import ascii_letters
 
 __all__ = ["KINDS", "pairs", "soup"]
 
 Rng = random.Random
 
 # Usual forms on the first line, others below. Fields: n and m are digits, i an integer, d a
-# hundredth of it, a and b parts of a fraction, q is nearly that, l a letter, w a word.
+# part of it, o nearly d, a and b parts of a fraction, q is nearly that, l a letter, w a word.
 _NUMBERS = r"""{i}|{i:,}|{d}|{d:.2f}|{i}\%|{i}%|\${d:.2f}|{q:.6f}|{i}.0
 {n},{m}{n}|{n},{i}|{i:.0f}.|{i}.0|{i}.00|{d}|{d:.2f}|{d:,.2f}|{d:.6f}|{d:.7f}|.{n}|-.{n}|00{i}|-0{n}|+{i}|- {i}|--{i}
 \pm {i}|{i}\%|{i}%|{i} \%|{i} %|{i:,}\%|{d}%|{d}\%|{i}e{n}|{i} \times 10^{{{n}}}|{i}\cdot 10^{n}|({i})|{{{i}}}|{i}{{}}|{i}!|\mathbf{{{i}}}
 {n} 234|{n}.234,5|{n}'234|{n}\,234|{n}{{,}}234|{n}\!234|{n}_234|{n},5|\$ {i}|\${d:.2f}|€{n}|{n}€|{i:,}.{n}|{n}.{n}.{m}
-{q}|{q:.1f}|{q:.6f}|{q:.7f}|{i:,}|0{i}|{d}%|{d} percent|{i}\text{{ percent}}|\$ {d:.2f}"""
+{q}|{q:.1f}|{q:.6f}|{q:.7f}|{i:,}|0{i}|{d}%|{d} percent|{i}\text{{ percent}}|\$ {d:.2f}
+{o:.7f}|{d:.1f}|{d:,.0f}|{d:,.3f}|{d:.0f}\%|.{n}{m}0|${i}|${d}|$ {i}|{d}\text{{percent}}|{d} \%"""
 _FRACTIONS = r"""\frac{{{a}}}{{{b}}}|{a}/{b}|{q}|{a}/{b} {w}|{w} {a}/{b}|\dfrac{{{a}}}{{{b}}}|\tfrac{{{a}}}{{{b}}}|\cfrac{{{a}}}{{{b}}}|\frac{n}{m}
 \frac{{{a}}}{m}|\frac {n} {m}
 \frac {{{a}}} {{{b}}}|{a}/{b}|{a} / {b}|0{n}/0{m}|{n} \frac{{{m}}}{{{b}}}|{n}\frac{{{m}}}{{{b}}}|{n} {m}/{b}|-\frac{{{n}}}{{{b}}}
 \frac{{-{n}}}{{-{b}}}|\left(\frac{{{a}}}{{{b}}}\right)|{{{a} \over {b}}}|\frac{{{a}.5}}{{{b}}}|\frac{{{a},000}}{{{b}}}|½|{a}\div {b}|{a}:{b}
-\frac{{{a}}}{{{b}}}\%|\frac{{+{n}}}{{{b}}}|\$\frac{{{a}}}{{{b}}}|\frac{{{a}}}{{{b}}}."""
+\frac{{{a}}}{{{b}}}\%|\frac{{+{n}}}{{{b}}}|\$\frac{{{a}}}{{{b}}}|\frac{{{a}}}{{{b}}}.
+-\frac{{{a}}}{{{b}}}|\frac{n}{b}|\frac{m}{b}{n}"""
 _UNITS = r"""^\circ|^{{\circ}}|^\circ C|^\circ\text{{C}}|°|\text{{ cm}}|\text{{cm}}^2|\text{{ cm}}^{{2}}|\ \text{{cm}}
 \,\text{{cm}}|\mathrm{{ kg}}
 \mathrm{{th}}| cm| meters|\text{{ hours}}|\text{{ hours and minutes}}|\text{{ or }}|\text{{th}}|\text{{ i}}|\text{{ pi}}|\text{{ percent}}
 \text{{percentage}}|\text{{ Percent}}| percent|\text{{ %}}|\text{{ dollars}}|\mbox{{ ft}}|\textbf{{ cm}}|\text{{ and 5}}|\text{{ C}}|\text{{}}
-\quad|\ |\,|\text{{ square units}}|\text{{ infinity}}|\text{{ log}}|\text{{ x}}|\text{{ frac}}|d|m|x| dollars"""
+\quad|\ |\,|\text{{ square units}}|\text{{ infinity}}|\text{{ log}}|\text{{ x}}|\text{{ frac}}|d|m|x| dollars
+ \text{{ dollars}}| m| \text{{or}}|\text{{i}}|\text{{ apples and pears}}"""
 _WORDS = r"""{w}|{l}|({l})|\text{{({l})}}|\text{{{w}}}|\text{{ {w} }}|\textbf{{{w}}}|\textrm{{{w}}}|\mathrm{{{w}}}
 \mathbf{{{w}}}|\mbox{{{w}}}|({w})|\text{{({w})}}
 \textbf{{({w})}}|(\text{{{w}}})|\operatorname{{{w}}}|\text {{{w}}}|\text{{{w}}}.|{{{w}}}|[{w}]|\{{{w}\}}|{w}.|{w} {w}|{w}-{n}"""
@@ -43,13 +47,15 @@ _OTHERS = r"""{l} = {i}|{l}={d}|{l} = \frac{{{a}}}{{{b}}}|{n}\sqrt{{{m}}}|{l}^{n
 {n}1_{{8}}|\infty|\emptyset|\mathbb{{R}}|{n}:{m}|i|{n}+{m}i|{n} + {m}|{n} \cdot {m}|{n}*{m}|{i}={m}|{l}={n}={m}|f({l}) = {n}{l}|{n}''
 \ldots|1, 2, \ldots, {n}|\text{{{n}}}|\text{{{n} apples}}|\${d}|\text{{\${n}}}|\boxed{{{n}}}|\displaystyle {n}|\left|{n}\right||{l}^{{-{n}}}
 \frac{{1}}{{2}}{n}|\frac{{\sqrt{{{n}}}}}{{2}}|\frac{{1}}{{{n}}}{m}\pi|{n}^({l})|10^{{{n}}}|{l} = {n}{l} + 1
+{n}{l}+{m}|{l}^{n}|{l}_{n}|[{n},1{m})|¦{l}-{n}¦|{l}={i}|{l}={a}/{b}
 \alpha|\theta = {n}|{l} {n}|{l}{n}|{l})|({l}) {n}|\text{{Option {l}}}|{n}{{:}}30"""
 KINDS = {"number": _NUMBERS, "fraction": _FRACTIONS, "word": _WORDS, "other": _OTHERS, "unit": _UNITS}
 _NAMES = (
-    "Yes no True even DNE all A B C D x AB pi e i sin th max deg mod inf or and percent cm o T d sqrt text frac info"
+    "Yes no True even DNE all A B C D x AB pi e i sin th max deg mod inf or and percent cm o T d sqrt text frac info "
+    "No False Odd red Tuesday circle north"
 )
 
-# Around gold answers and answers, the usual ones first; ¶ is the end of a line.
+# Around gold answers and answers, the usual ones first; ¶ is the end of a line. ¦ is a bar.
 _GOLDS = r"""{}|{}|{}|${}$|${}$|${}$|${}$|$ {} $|\({}\)|\[{}\]|$${}$$|\boxed{{{}}}|So it is $\boxed{{{}}}$.|#### {}
 ${}$.| {} |**{}**
 = {}|{} dollars|{}%|{} percent|# {}|{}¶|He has 3 + 4 = $<<3+4=7>>7.¶#### {}|A: {}|x = {}|it costs ${}|It is {}.|the answer is {}|{} left"""
@@ -63,7 +69,7 @@ It costs $5 and then \boxed{{{}}} and $7 more|\boxed{{{}|no box, just {}|The ans
 
 
 def _items(table: str) -> list[str]:
-    return [one.replace("¶", "\n") for line in table.split("\n") for one in line.split("|") if one]
+    return [one.replace("¶", "\n").replace("¦", "|") for line in table.split("\n") for one in line.split("|") if one]
 
 
 _TEMPLATES = {kind: _items(table) for kind, table in KINDS.items()}
@@ -79,11 +85,15 @@ PIECES = [*_SIGNS.split(), *_BLANKS.split("|")]
 
 
 def _fields(rng: Rng) -> dict[str, object]:
-    whole = rng.randint(*rng.choice([(-20, 20), (-20, 20), (0, 3000), (0, 3000), (-(10**6), 10**7), (0, 10**22)]))
-    above, below = rng.randint(-12, 30), rng.choice([1, 2, 3, 4, 5, 8, 10, 100])
-    near = above / below + rng.choice([0, 0, 1e-6, 3e-6])
-    small = {"n": rng.randint(1, 9), "m": rng.randint(1, 9), "l": rng.choice("abnrtxyzAXiedCT")}
-    return {"i": whole, "d": whole / 100, "a": above, "b": below, "q": near, "w": rng.choice(_NAMES.split()), **small}
+    whole = rng.randint(
+        *rng.choice([(-20, 20), (-20, 20), (0, 3000), (0, 3000), (-(10**6), 10**7), (-(10**9), 10**9), (0, 10**22)])
+    )
+    above, below = rng.randint(-30, 30), rng.choice([1, 2, 3, 4, 5, 8, 10, 25, 100, 0, -2])
+    part, nearly = whole / 10 ** rng.choice([2, 2, 2, rng.randint(0, 7)]), rng.choice([0, 0, 1e-6, 3e-6])
+    parts = {"i": whole, "d": part, "o": part + nearly, "a": above, "b": below, "q": above / (below or 1) + nearly}
+    letter = rng.choice(rng.choice(["abnrtxyzAXiedCT", "ABCDE", ascii_letters]))
+    small = {"n": rng.randint(1, 9), "m": rng.randint(1, 9), "l": letter, "w": rng.choice(_NAMES.split())}
+    return {**parts, **small}
 
 
 def _form(rng: Rng, kind: str, fields: dict[str, object], usual: bool) -> str:

@@ -106,6 +106,24 @@ def test_generated_pairs_are_decided_as_math_verify_does(question: str, count: i
     assert {kind for kind, found in counts.items() if found["decided"]} == set(KINDS)
 
 
+# What generated pairs seldom have: each shows an error of one rule.
+SELDOM = [
+    ("27/4%", r"\boxed{27/4}"),
+    (r"\(23/5\ \)", r"The final answer is \boxed{23/5\ }."),
+    (r"It \]is 01/04.", r"[ \boxed{01/04} ] is it"),
+    ("or = 1538", r"The final answer is \boxed{or = 1538}."),
+    (r"So it is $\boxed{\mathrm{th}}$.", r"\boxed{\mathrm{th}}"),
+    (r"$ \frac{-11}{100} $", r"The final answer is \boxed{\frac{-1.1}{100}}."),
+    (r"$ \frac{16}{3} $", r"The final answer is \boxed{5.333333333333333^{\circ}}."),
+    (r"$\frac{3}{0}$", r"\boxed{\frac{3}{0}}"),
+    ("$26/0 cm$", r"\boxed{26/0 cm}"),
+]
+
+
+def test_pairs_that_are_seldom_made_are_decided_as_math_verify_does() -> None:
+    assert disagreements([("seldom", *pair) for pair in SELDOM], "reward")[0] == []
+
+
 @pytest.mark.parametrize(("count", "seed"), [(2000, 5), pytest.param(100_000, 6, marks=pytest.mark.soak)])
 def test_pieces_in_any_order_are_decided_as_math_verify_does(count: int, seed: int) -> None:
     bowls = list(soup(count, seed))
