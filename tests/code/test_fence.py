@@ -99,7 +99,7 @@ def test_without_what_nothing_replaces_it_is_refused(layers: tuple[str, ...], ac
         # Held by Landlock, seccomp and limits alone.
         pytest.param("DOCKER_ROOT", ["pid", "namespaces", "folder"], marks=as_docker),
         pytest.param("DOCKER_USER", ["pid", "namespaces", "folder"], marks=as_docker),
-        # It tells the size of a page in `/proc` only, which a private root hasn't.
+        # There the size of a page is in `/proc` only, which a private root hasn't.
         pytest.param("KERNEL_5_10", ["landlock"], marks=as_docker),
     ],
 )
