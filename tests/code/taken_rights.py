@@ -7,6 +7,12 @@ calls fail with EPERM, `clone` with flags of name spaces too, and `clone3` with 
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
+
 NOBODY = """
 import ctypes, os, sysconfig
 sysconfig.get_path("stdlib")  # imports what this user may not be able to read

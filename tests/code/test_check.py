@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,6 @@ from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
 from tests.code.programs import checked as run
 from tests.code.programs import judged, judgement
-
-
-@pytest.fixture(scope="module")
-def tested() -> Iterator[CodeReward]:
-    with judged(check="test", prelude="starter", score="share") as reward:
-        yield reward
-
 
 ADD = "def add(a, b):\n    return a + b"
 

@@ -114,8 +114,8 @@ def test_a_check_that_returns_nothing_passes(check: Callable[..., Any]) -> None:
     ("returned", "score"),
     [("candidate(1) == 2", 1.0), ("candidate(1) == 3", 0.0), ("[]", 0.0), ("None", 1.0), ("", 1.0)],
 )
-def test_return_value_of_a_rows_check_counts(tested: CodeReward, returned: str, score: float) -> None:
+def test_return_value_of_a_rows_check_counts(all_tested: CodeReward, returned: str, score: float) -> None:
     test = f"def check(candidate):\n    assert candidate(0) == 1\n    return {returned}"
-    found = judgement(tested, "def f(x): return x + 1", test=test, entry_point="f")
+    found = judgement(all_tested, "def f(x): return x + 1", test=test, entry_point="f")
     assert found.score == score
     assert ("check returned" in found.reason) == (score == 0.0)

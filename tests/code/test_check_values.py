@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
 from tests.code.programs import checked as run
 from tests.code.programs import judged, judgement
-
-
-@pytest.fixture(scope="module")
-def tested() -> Iterator[CodeReward]:
-    with judged(check="test", prelude="starter", score="share") as reward:
-        yield reward
-
 
 ROW = """
 class Row:
@@ -140,37 +131,20 @@ class Stack(list):
 
 
 @pytest.mark.parametrize(
-    "test",
+    ("tests", "score"),
     [
-        "s = Stack()\nassert 5 in s",
-        "s = Stack()\ns.push(5)\nassert 5 in s",
-        "made = [Stack()]\ns = Stack()\ns.push(5)\nassert 5 in made[0]",
+        ("s = Stack()\nassert 5 in s", 0.0),
+        ("s = Stack()\ns.push(5)\nassert 5 in s", 0.0),
+        ("made = [Stack()]\ns = Stack()\ns.push(5)\nassert 5 in made[0]", 0.0),
+        ("import operator\ns = Stack([1])\ns.push(2)\nassert operator.contains(s, 5)", 0.0),
+        (["s = Stack([1])\ns.push(2)", "assert 5 in s"], 0.0),
+        # They are data where tests use them so.
+        ("import json\nassert json.dumps(Stack([1])) == '[1]' and isinstance(Stack(), list)", 1.0),
+        ("s = Stack([2, 1])\ns.sort()\nassert s == [1, 2] and s[::-1] == [2, 1] and 1 in s", 1.0),
     ],
 )
-def test_a_class_of_data_does_not_decide_what_it_contains(tested: CodeReward, test: str) -> None:
-    assert run(tested, STACK, test).score == 0.0
-
-
-@pytest.mark.parametrize(
-    "tests",
-    [
-        ["import operator\ns = Stack([1])\ns.push(2)\nassert operator.contains(s, 5)"],
-        ["s = Stack([1])\ns.push(2)", "assert 5 in s"],
-    ],
-)
-def test_a_class_of_data_does_not_decide_it_elsewhere(tested: CodeReward, tests: list[str]) -> None:
-    assert run(tested, STACK, tests).score != 1.0
-
-
-@pytest.mark.parametrize(
-    "test",
-    [
-        "import json\nassert json.dumps(Stack([1])) == '[1]' and isinstance(Stack(), list)",
-        "s = Stack([2, 1])\ns.sort()\nassert s == [1, 2] and s[::-1] == [2, 1] and 1 in s",
-    ],
-)
-def test_objects_of_a_class_of_data_are_data_where_tests_use_them_so(tested: CodeReward, test: str) -> None:
-    assert run(tested, STACK, test).score == 1.0
+def test_a_class_of_data_does_not_decide_what_it_contains(tested: CodeReward, tests: object, score: float) -> None:
+    assert run(tested, STACK, tests).score == score
 
 
 @pytest.mark.parametrize(

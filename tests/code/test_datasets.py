@@ -6,14 +6,13 @@ The rows are written for this test; docs/code.md names the sets and where their 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
-from tests.code.programs import block, judged, judgement
+from tests.code.programs import block, judgement
 
 TWO_SUM = (
     "class Solution:\n    def twoSum(self, nums: List[int], target: int) -> List[int]:\n        seen = {}\n"
@@ -233,12 +232,6 @@ TESTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def tested() -> Iterator[CodeReward]:
-    with judged(check="test", prelude="prelude") as reward:
-        yield reward
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_rows_with_cases(every: CodeReward, name: str) -> None:
     cases, right = CASES[name]
@@ -248,12 +241,12 @@ def test_rows_with_cases(every: CodeReward, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_rows_with_tests(tested: CodeReward, name: str) -> None:
+def test_rows_with_tests(all_tested: CodeReward, name: str) -> None:
     tests, right, prelude, entry_point = TESTS[name]
     wrong = right.replace("return", "return 7 or").replace("yield", "yield 8; yield").replace("= 9", "= 8")
     wrong = wrong.replace("[-k:]", "[k:]").replace("count", "repeat")
     for program, score in ((right, 1.0), (wrong, 0.0)):
-        found = judgement(tested, program, test=tests, prelude=prelude, entry_point=entry_point)
+        found = judgement(all_tested, program, test=tests, starter=prelude, entry_point=entry_point)
         assert found.score == score, found.reason
 
 
@@ -269,25 +262,19 @@ def test_rows_with_tests(tested: CodeReward, name: str) -> None:
         ("import asyncio\nasync def test_a():\n    assert [x async for x in add(1, 2)] == [3]", "asynchronously"),
     ],
 )
-def test_rows_that_can_not_be_judged_have_no_score(tested: CodeReward, tests: str, message: str) -> None:
+def test_rows_that_can_not_be_judged_have_no_score(all_tested: CodeReward, tests: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        judgement(tested, ADD, test=tests)
+        judgement(all_tested, ADD, test=tests)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "class Always:\n    def __eq__(self, other): return True\n    def __getattr__(self, name): return self\ndef f(x): return Always()",
-        "def f(x):\n    x.clear()\n    return []",
-    ],
-)
-def test_objects_of_a_program_and_its_arguments_decide_nothing(tested: CodeReward, program: str) -> None:
-    assert judgement(tested, program, test="given = [2, 1]\nassert f(given) == sorted(given)\n").score == 0.0
-    assert judgement(tested, program, test="assert abs(f([2]) - 2) < 1e-6\n").score == 0.0
-    assert judgement(tested, program, test="assert f([2]) > 1\n").score == 0.0
+def test_arguments_that_a_program_changes_decide_nothing(all_tested: CodeReward) -> None:
+    program = "def f(x):\n    x.clear()\n    return []"
+    assert judgement(all_tested, program, test="given = [2, 1]\nassert f(given) == sorted(given)\n").score == 0.0
+    assert judgement(all_tested, program, test="assert abs(f([2]) - 2) < 1e-6\n").score == 0.0
+    assert judgement(all_tested, program, test="assert f([2]) > 1\n").score == 0.0
 
 
 @pytest.mark.parametrize("inside", ["assert value == 2", "assert value + 1 == 3", "assert value.missing"])
-def test_an_object_of_a_program_silences_no_test(tested: CodeReward, inside: str) -> None:
+def test_an_object_of_a_program_silences_no_test(all_tested: CodeReward, inside: str) -> None:
     program = "class Held:\n    def __enter__(self): return 'x'\n    def __exit__(self, *_): return True\ndef f(x): return Held()"
-    assert judgement(tested, program, test=f"with f(2) as value:\n    {inside}\n").score == 0.0
+    assert judgement(all_tested, program, test=f"with f(2) as value:\n    {inside}\n").score == 0.0

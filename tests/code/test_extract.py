@@ -67,6 +67,30 @@ def test_the_last_block_of_the_language(text: str, program: str) -> None:
     assert extract_program(text, "last", TAGS) == (program, "")
 
 
+DOCSTRING = "    '''\n    ```\n    x\n    ```\n    '''\n    return 1"
+TWO = "```python\na\n```\n```python\nb\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "program"),
+    [
+        ("    return 1\n", "whole", "    return 1\n"),
+        ("Here:\n```python\na\n```\nIt works.", "whole", "a\n"),
+        ("Here:\n```python\na\n```\n```json\n{}\n```\n", "whole", "a\n"),
+        ("    return 1\n```\nIt works.", "whole", "    return 1\n"),
+        ("```python\n    return 1\n", "whole", "    return 1\n"),
+        (DOCSTRING, "whole", DOCSTRING),
+        ("\ufeffa", "whole", "a"),
+        (TWO, "whole", "b\n"),
+        (TWO, "first", "a\n"),
+        (TWO, lambda text: text[:3], "```"),
+        ("\ufeffa", lambda text: text, "a"),
+    ],
+)
+def test_the_whole_completion_the_first_block_or_what_a_function_finds(text: str, how: Extract, program: str) -> None:
+    assert extract_program(text, how, TAGS) == (program, "")
+
+
 @pytest.mark.parametrize(
     ("text", "how", "reason"),
     [
@@ -114,32 +138,6 @@ def test_languages_have_tags_of_their_versions(language: str, tags: list[str]) -
         assert extract_program(f"```{tag}\na\n```", "last", LANGUAGES[language].tags) == ("a\n", "")
     for other in ("pycon", "c#", "objective-c", "json"):
         assert extract_program(f"```{other}\na\n```", "last", LANGUAGES[language].tags)[0] is None
-
-
-@pytest.mark.parametrize(
-    ("text", "program"),
-    [
-        ("    return 1\n", "    return 1\n"),
-        ("Here:\n```python\na\n```\nIt works.", "a\n"),
-        ("Here:\n```python\na\n```\n```json\n{}\n```\n", "a\n"),
-        ("    return 1\n```\nIt works.", "    return 1\n"),
-        ("```python\n    return 1\n", "    return 1\n"),
-        (
-            "    '''\n    ```\n    x\n    ```\n    '''\n    return 1",
-            "    '''\n    ```\n    x\n    ```\n    '''\n    return 1",
-        ),
-        ("\ufeffa", "a"),
-    ],
-)
-def test_the_whole_completion_or_its_block(text: str, program: str) -> None:
-    assert extract_program(text, "whole", TAGS) == (program, "")
-
-
-def test_first_whole_and_by_function() -> None:
-    text = "```python\na\n```\n```python\nb\n```"
-    assert extract_program(text, "first", TAGS) == ("a\n", "")
-    assert extract_program(text, "whole", TAGS) == ("b\n", "")
-    assert extract_program(text, lambda given: given[:3], TAGS) == ("```", "")
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,19 +15,9 @@ from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
 from guerdon.rewards.code.zygote.fence_probe import probe
 from guerdon.rewards.code.zygote.tasks import most_others
 from tests.code import taken_rights
-from tests.code.acts import attempts
+from tests.code.acts import attempts, succeeded
 from tests.code.programs import block, judged, ran
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that others may enter, which they may not do with pytest's."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+from tests.code.taken_rights import as_root
 
 
 @pytest.mark.fault("code rewards are made by root with a strict umask", sees="the same scores as without it")
@@ -54,26 +40,6 @@ def test_a_strict_umask_changes_nothing(mask: int) -> None:
 def test_nothing_is_lacking_on_this_machine() -> None:
     for spec in (FenceSpec(modules=("json", "sqlite3")), FenceSpec(processes=True, execute=True), FenceSpec(tasks=1)):
         assert at_start(spec).shortcomings == ()
-
-
-@as_root
-@pytest.mark.parametrize("rights", ["NOBODY", "DOCKER_ROOT", "DOCKER_USER"])
-def test_nothing_is_lacking_with_fewer_rights(rights: str) -> None:
-    found = at_start(FenceSpec(), getattr(taken_rights, rights)).shortcomings
-    if rights == "DOCKER_ROOT" or all(path.stat().st_mode & 1 for path in Path(os.__file__).parents):
-        assert found == ()
-    else:  # this interpreter is root's alone
-        (lacking,) = found
-        assert lacking.startswith("import a module of the standard library (ModuleNotFoundError")
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or platform.machine() != "x86_64", reason="root's rights, numbers of x86-64")
-def test_older_kernels_fence_children() -> None:
-    """They tell the size of a page in `/proc` only, which a private root hasn't."""
-    found = attempts(FenceSpec(), taken_rights.KERNEL_5_10)
-    assert not found.layers["landlock"][0]
-    assert [act.name for act in found.acts if act.outcome == "succeeded"] == []
-    assert found.shortcomings == ()
 
 
 @as_root
@@ -128,7 +94,7 @@ def test_a_package_that_is_closed_to_others_leaves_programs_the_user(open_folder
     setup = f"import site; site.getsitepackages = lambda: [{str(open_folder)!r}]"
     found = attempts(FenceSpec(), setup)
     assert found.layers["user"] == (False, f"{open_folder}/closed_package is closed to other users")
-    assert [act.name for act in found.acts if act.outcome == "succeeded"] == []
+    assert succeeded(found) == []
     assert found.shortcomings == ()
     (open_folder / "closed_package").chmod(0o755)
     assert at_start(FenceSpec(), setup).layers["user"][0]
@@ -146,9 +112,6 @@ def test_room_for_tasks_of_others_is_found_by_trying(others: int) -> None:
     assert found is not None
     assert others <= found <= others + 64 if others else found == 0
     assert len(tried) < 30
-
-
-def test_no_room_is_enough() -> None:
     assert most_others(lambda room: False) is None
 
 

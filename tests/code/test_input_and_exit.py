@@ -11,8 +11,7 @@ import pytest
 from guerdon import DataError, RegistrationError
 from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.trusted import warn_once
-from tests.code.programs import block, call, judged, judgement
-from tests.code.test_languages import needs
+from tests.code.programs import call, judged, judgement
 
 NUMBERS = [{"stdin": "3\n1 2 3\n", "stdout": "9\n"}]
 
@@ -21,21 +20,6 @@ def test_no_program_reads_the_input_of_another(every: CodeReward) -> None:
     assert judgement(every, "print(open('/dev/stdin').read())", cases=[{"stdin": "1", "stdout": "1"}]).score == 1.0
     hidden = "path = '/dev' + '/stdin'\ntry:\n    print(open(path).read())\nexcept OSError:\n    print('none')"
     assert judgement(every, hidden, cases=[{"stdin": "", "stdout": "none"}]).score == 1.0
-
-
-@needs("node")
-def test_javascript_reads_its_input_by_name() -> None:
-    program = "const all = require('fs').readFileSync('/dev/stdin', 'utf8');\nconsole.log(all.length);"
-    with judged(language="javascript", timeout=20) as reward:
-        cases = [{"stdin": "1" * 300_000, "stdout": "300000"}, {"stdin": "12", "stdout": "2"}]
-        assert reward(completions=[block(program, "javascript")], cases=[cases]) == [1.0]
-
-
-@needs("g++")
-def test_cpp_reads_its_input_by_name() -> None:
-    program = '#include <cstdio>\nint main() { freopen("/dev/stdin", "r", stdin); int a; scanf("%d", &a); printf("%d", a + 1); }'
-    with judged(language="cpp", timeout=20) as reward:
-        assert reward(completions=[block(program, "cpp")], cases=[[{"stdin": "1", "stdout": "2"}]]) == [1.0]
 
 
 FAST_OUTPUT = """
@@ -141,12 +125,6 @@ def test_a_comparison_that_raises_without_a_reference_is_not_passed(caplog: pyte
         for _ in range(2):
             assert judgement(reward, "print('x')", cases=[{"stdin": "", "stdout": ""}]).score == 0.0
     assert caplog.text.count("compare raised") == 1
-
-
-def test_extract_that_raises_is_no_choice_of_the_program() -> None:
-    with judged(extract=lambda text: text.split("<code>")[1]) as reward:
-        right = "<code>print(9)"
-        assert reward(completions=[right, "no tags"], cases=[NUMBERS, NUMBERS]) == [1.0, 0.0]
 
 
 def test_a_module_that_only_the_trainer_has_is_named(

@@ -36,11 +36,14 @@ def made(**options: Any) -> Any:
 
 def test_scores_reasons_and_neighbours() -> None:
     programs = [INCREMENT, "pass", "while True: pass", "import os; os._exit(0)", "1/0", "print(2)"]
-    length = reward(lambda text: float(len(text)), name="length", lane="thread")
+    length = reward(lambda completion: float(len(completion)), name="length", lane="thread")
     code = made(timeout=1.0, score="share")
     with Dispatcher([code, length], workers=2) as dispatcher:
         result = dispatcher.score(
-            completions=[block(program) for program in programs], cases=[CASES] * len(programs), num_generations=3
+            completions=[block(program) for program in programs],
+            cases=[CASES] * len(programs),
+            text=["a task"] * len(programs),  # a name that is reserved
+            num_generations=3,
         )
     assert result.rewards.shape == (2, 3, 2)
     assert result.rewards[..., 0].ravel().tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.5]
@@ -63,12 +66,6 @@ def test_faults_of_others_are_nan() -> None:
 def test_a_missing_column_is_refused_before_any_call() -> None:
     with Dispatcher([made()]) as dispatcher, pytest.raises(DataError, match="'cases'"):
         dispatcher.score(completions=[""])
-
-
-def test_a_dataset_may_have_columns_of_reserved_names() -> None:
-    with Dispatcher([made()]) as dispatcher:
-        result = dispatcher.score(completions=[block(INCREMENT)], cases=[CASES], text=["a task"])
-    assert result.rewards.item() == 1.0
 
 
 def test_it_works_undecorated_beside_dispatchers_copies() -> None:
@@ -121,12 +118,6 @@ def test_the_lane_has_its_name_wherever_lanes_are_shown(tmp_path: Path) -> None:
 def test_other_functions_are_refused_on_the_lane() -> None:
     with pytest.raises(RegistrationError, match=r"guerdon\.code_reward"):
         reward(lambda completion: 1.0, lane="code")
-
-
-def test_info_names_it() -> None:
-    from guerdon.cli.info import facts
-
-    assert facts()["lanes"]["code"]["available"] is True
 
 
 def test_outcomes_are_kept_for_the_same_options(tmp_path: Path) -> None:

@@ -20,7 +20,11 @@ CPP = "#include <iostream>\nint main() { int n; std::cin >> n; std::cout << n + 
 HANGS = (
     "#include <iostream>\nint main() { int n; std::cin >> n; volatile int m = n; while (m == 1); std::cout << n + 1; }"
 )
+CPP_BY_NAME = (
+    '#include <cstdio>\nint main() { freopen("/dev/stdin", "r", stdin); int a; scanf("%d", &a); printf("%d", a + 1); }'
+)
 JAVASCRIPT = "const n = Number(require('fs').readFileSync(0, 'utf8'));\nconsole.log(n + 1);"
+JAVASCRIPT_BY_NAME = "console.log(require('fs').readFileSync('/dev/stdin', 'utf8').length);"
 SHELL = "read n\necho $((n + 1))"
 
 
@@ -33,6 +37,7 @@ def needs(*commands: str) -> Any:
 def test_cpp() -> None:
     with judged(language="cpp", score="share", case_timeout=1.0, timeout=20) as reward:
         assert reward(completions=[block(CPP, "cpp"), block(CPP, "C++"), block(CPP)], cases=[CASES] * 3) == [1, 1, 0]
+        assert reward(completions=[block(CPP_BY_NAME, "cpp")], cases=[CASES]) == [1]
         found = reward._judge.judge({"completion": block("int main() { return x; }", "cpp"), "cases": CASES})
         assert found.score == 0.0
         assert "it does not compile: ./program.cpp:1" in found.reason
@@ -51,9 +56,12 @@ def test_a_compiler_is_tried_by_its_own_standard() -> None:
 
 
 @needs("node")
-def test_a_known_language_by_a_command_has_the_memory_that_it_needs() -> None:
+def test_javascript_has_the_memory_that_it_needs() -> None:
+    lengths = [{"stdin": "1" * 300_000, "stdout": "300000"}, {"stdin": "12", "stdout": "2"}]
     with judged(language="javascript", command=["node", "{file}"]) as reward:
         assert reward(completions=[block(JAVASCRIPT, "js")], cases=[CASES]) == [1]
+    with judged(language="javascript", timeout=20) as reward:
+        assert reward(completions=[block(JAVASCRIPT_BY_NAME, "javascript")], cases=[lengths]) == [1]
 
 
 def test_any_command() -> None:

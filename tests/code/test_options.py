@@ -15,7 +15,7 @@ from guerdon import DataError, RegistrationError, code_reward
 from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.remote.texts import CaseTexts, cases_of
 from guerdon.rewards.code.trusted.row_texts import Columns
-from tests.code.programs import CASES, INCREMENT, block, judged, judgement
+from tests.code.programs import CASES, INCREMENT, block, judged
 
 
 async def waits(candidate: object, other: object = None) -> bool:
@@ -124,7 +124,7 @@ def test_rows_at_fault_have_no_score(every: CodeReward, caplog: pytest.LogCaptur
 
 
 def test_the_function_as_datasets_name_it(
-    tested: CodeReward, every: CodeReward, caplog: pytest.LogCaptureFixture
+    all_tested: CodeReward, every: CodeReward, caplog: pytest.LogCaptureFixture
 ) -> None:
     method = block("class Solution:\n    def twice(self, x):\n        return 2 * x")
     function = block("def twice(x):\n    return 2 * x")
@@ -143,7 +143,8 @@ def test_the_function_as_datasets_name_it(
     found = [cases_of(json.loads(str(one))["cases"])[0] for one in sent]
     assert [vars(one)["fn"] for one in found] == ["Solution.twice", *["twice"] * 3]
     test = "\ufeffdef check(candidate):\n    assert candidate(x=2) == 4\n"
-    assert tested(completions=[method] * 2, test=[test] * 2, entry_point=names[:1] + names[2:3]) == [1.0] * 2
+    found = all_tested(completions=[method] * 2, test=[test] * 2, starter=[""] * 2, entry_point=names[:1] + names[2:3])
+    assert found == [1.0] * 2
     with judged(check=lambda candidate: candidate(2) == 4) as reward:
         assert reward(completions=[method, function], entry_point=names[:2]) == [1.0] * 2
 
@@ -202,19 +203,6 @@ if __name__ == "__main__":
 def test_a_forked_process_scores_while_a_thread_of_its_parent_does() -> None:
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=100)
     assert run.stdout.strip() == "[1.0]", run.stderr
-
-
-def test_other_values_than_text_equal_nothing() -> None:
-    program = "import sys\nsys.stdout.buffer.write(bytes([0xff]))"
-    with judged(compare="tokens") as reward:
-        found = judgement(reward, program, cases=[{"stdin": "", "stdout": "\ufffd"}])
-        assert (found.score, found.reason) == (0.0, r"case 0: it printed '\udcff', expected '�'")
-
-
-def test_a_byte_order_mark_is_no_part_of_a_program(every: CodeReward) -> None:
-    assert judgement(every, f"\ufeff{INCREMENT}", cases=CASES).score == 1.0
-    with judged(extract=lambda text: text) as reward:
-        assert reward(completions=[f"\ufeff{INCREMENT}"], cases=[CASES]) == [1.0]
 
 
 def test_a_working_folder_that_programs_may_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

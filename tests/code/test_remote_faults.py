@@ -30,6 +30,10 @@ def cut_short(handler: Handler) -> None:
     handler.wfile.flush()
 
 
+def not_json(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<html></html")
+
+
 FAILED = {"status": "SandboxError", "message": "no room for another cgroup", "run_result": None}
 
 
@@ -49,6 +53,11 @@ FAILED = {"status": "SandboxError", "message": "no room for another cgroup", "ru
             of=(broken_off, "ConnectionError"),
         ),
         pytest.param(cut_short, "ConnectionError", id="cut short"),
+        fault(
+            "a proxy answers for a sandbox, with a page",
+            sees="`error` with the page's beginning, after `retries`",
+            of=(not_json, "invalid JSON"),
+        ),
         pytest.param([1], 'no run of a program in "[1]"', id="no object"),
         pytest.param({"status": "Success"}, "no run_result", id="no run"),
     ],
@@ -67,6 +76,7 @@ def test_limits_of_a_sandbox_are_not_the_programs_fault(answer: Any, reason: str
         assert failure.reason.startswith("case 0: ")
         assert reason in failure.reason
         assert "attempts)" in failure.reason
+        assert answer is not not_json or "<html>" in failure.reason
 
 
 def test_a_retry_repeats_the_request_that_failed_alone() -> None:
@@ -96,20 +106,6 @@ def test_requests_that_are_answered_keep_the_circuit_breaker_closed_while_progra
     ):
         result = dispatcher.score(completions=[block(INCREMENT)] * 24, cases=[cases] * 24)
     assert result.rewards.ravel().tolist() == [1.0] * 24
-
-
-def not_json(handler: Handler) -> None:
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<html></html")
-
-
-@pytest.mark.fault(
-    "a proxy answers for a sandbox, with a page", sees="`error` with the page's beginning, after `retries`"
-)
-def test_an_answer_that_is_no_json() -> None:
-    with sandbox(lambda *_: not_json) as server:
-        result = scored(remote(server, retries=0), [INCREMENT], cases=[CASES])
-    assert "invalid JSON" in result.failures()[0].reason
-    assert "<html>" in result.failures()[0].reason
 
 
 def throttled(handler: Handler) -> None:

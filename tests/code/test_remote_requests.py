@@ -63,13 +63,10 @@ def test_the_time_that_is_left_is_divided_where_the_share_counts() -> None:
         assert limit(program) == left
         program.take(ran(9.0), printed)
     assert program.next() == Judgement(1.0, 3, 3, "")
-
-
-def test_a_failed_case_ends_a_program_unless_the_share_counts() -> None:
     program = requests(PRINTS)
     limit(program)
     program.take(ran(1.0, "wrong"), printed)
-    assert program.next() == Judgement(0.0, 0, 3, "case 0: wrong")
+    assert program.next() == Judgement(0.0, 0, 3, "case 0: wrong"), "a failed case ends it where all count"
 
 
 @pytest.mark.parametrize(

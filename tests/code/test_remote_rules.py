@@ -5,32 +5,33 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from guerdon import Dispatcher, SandboxFusion, code_reward
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import encode
 from guerdon.rewards.code.remote.judge_thread import OutputJudge
+from guerdon.rewards.code.remote.texts import CaseTexts, cases_of
 from guerdon.rewards.code.trusted.case_judge import CaseJudge
-from guerdon.rewards.code.trusted.cases import CallCase
+from guerdon.rewards.code.trusted.cases import CallCase, parse_cases
 from guerdon.rewards.code.trusted.compare import Compare, values_match
 from guerdon.rewards.code.trusted.judge_state import JudgeState
+from guerdon.rewards.code.trusted.row_texts import Columns
 from guerdon.rewards.code.trusted.sandbox_output import CaseRun, SandboxRun, fault_of_run
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 from tests.code.programs import block
 from tests.code.sandbox_server import answered
+from tests.code.test_encoding import VALUES, repr_of
 from tests.http.server import serving
 
 RULES = ["exact", "tokens", "numbers"]
-VALUES = some.recursive(
+ALIKE = some.recursive(
     some.one_of(
         some.none(), some.booleans(), some.integers(-3, 3), some.integers(), some.floats(), some.text(max_size=3), some.binary(max_size=2),
         some.sampled_from([1.0, -0.0, 1e20, 10**20, 1e-7, 1 + 0j, 1 + 2j, 0.1 + 0.2, 0.3]),
@@ -46,63 +47,44 @@ VALUES = some.recursive(
 )  # fmt: skip
 
 
-def echoed(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The answer for a program that prints what it reads."""
-    return {"status": "Success", "run_result": {"status": "Finished", "return_code": 0, "stdout": body["stdin"]}}
-
-
-def scoring_by(answer: Any, rule: Compare) -> Any:
-    """The engine's scores of cases, with a server that gives this answer."""
-
-    @contextmanager
-    def scoring() -> Iterator[Callable[[list[Any]], list[float]]]:
-        with serving(answer) as server:
-            code = code_reward(remote=SandboxFusion(server.url), compare=rule)
-            with Dispatcher([code]) as dispatcher:
-                yield (
-                    lambda cases: (
-                        dispatcher.score(completions=[block("pass")] * len(cases), cases=[[case] for case in cases])
-                        .rewards.ravel()
-                        .tolist()
-                    )
-                )
-
-    return scoring()
-
-
-def differing(pairs: list[Any], given: list[float], wanted: list[float]) -> list[Any]:
-    return [pair for pair, one, other in zip(pairs, given, wanted, strict=True) if one != other]
-
-
 def returned(path: str, body: dict[str, Any]) -> dict[str, Any]:
     """The answer for a function that returns its argument."""
     nonce, _, request = body["stdin"].partition("\n")
-    call = json.loads(request)
     names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
-    (value,), _ = eval(call["arguments"], {"__builtins__": {}, **names})
-    return echoed(path, {"stdin": answered(nonce, value)})
+    (value,), _ = eval(json.loads(request)["arguments"], {"__builtins__": {}, **names})
+    run = {"status": "Finished", "return_code": 0, "stdout": answered(nonce, value)}
+    return {"status": "Success", "run_result": run}
+
+
+def as_lists(value: Any) -> Any:
+    return [as_lists(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_values_match_as_here(rule: Compare) -> None:
-    with scoring_by(returned, rule) as found:
+    @settings(max_examples=10)
+    @given(some.lists(some.tuples(ALIKE, ALIKE), min_size=15, max_size=15))
+    def check(values: list[tuple[Any, Any]]) -> None:
+        pairs = [*values, *(pair for one, _ in values for pair in ((one, one), (one, as_lists(one))))]
+        cases = [[{"fn": "f", "args": [value], "expected": expected}] for expected, value in pairs]
+        found = dispatcher.score(completions=[block("pass")] * len(cases), cases=cases).rewards.ravel().tolist()
+        wanted = [float(values_match(*pair, rule)) for pair in pairs]
+        assert found == wanted, [pair for pair, *both in zip(pairs, found, wanted, strict=True) if both[0] != both[1]]
 
-        @settings(max_examples=10)
-        @given(some.lists(some.tuples(VALUES, VALUES), min_size=15, max_size=15))
-        def check(values: list[tuple[Any, Any]]) -> None:
-            same = [pair for one, _ in values for pair in ((one, one), (one, as_lists(one)))]
-            pairs = [*values, *same]
-            given = found([{"fn": "f", "args": [value], "expected": expected} for expected, value in pairs])
-            wanted = [float(values_match(*pair, rule)) for pair in pairs]
-            assert given == wanted, differing(pairs, given, wanted)
-
-        check()
+    with serving(returned) as server:
+        code = code_reward(remote=SandboxFusion(server.url), compare=rule)
+        with Dispatcher([code]) as dispatcher:
+            check()
 
 
-def as_lists(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [as_lists(one) for one in value]
-    return value
+@given(VALUES, VALUES)
+@example(None, {"2": 1})
+def test_values_of_cases_reach_their_judge_as_they_are(argument: object, expected: object) -> None:
+    cases = [{"fn": "f", "args": [argument], "expected": expected}]
+    texts = CaseTexts("cases", taken=Columns("cases", None, "entry_point", None))
+    _, (text,) = texts.made({"cases": [cases]}, 1)
+    (wanted,), (found,) = parse_cases(cases), cases_of(json.loads(str(text))["cases"])
+    assert repr_of(list(vars(found).values())) == repr_of(list(vars(wanted).values()))
 
 
 EQUAL = [

@@ -163,9 +163,9 @@ def test_values_of_a_program_in_tests_are_its_own_fault(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "test", ["assert {1: 2}[f()] == 3", "raise Exception(f())", "raise SystemExit(f())", "assert f() == 3, f()"]
 )
-def test_reasons_are_made_of_whatever_a_program_returned(every: CodeReward, tested: CodeReward, test: str) -> None:
+def test_reasons_are_made_of_whatever_a_program_returned(every: CodeReward, all_tested: CodeReward, test: str) -> None:
     for value in ("10**5000", "range(10**5000, 10**5000 + 2)", "[10**5000, range(-(10**5000), 1 - 10**5000)]"):
-        found = judgement(tested, f"def f(): return {value}", test=test)
+        found = judgement(all_tested, f"def f(): return {value}", test=test)
         assert (found.score, found.reason != "") == (0.0, True), value
     value = "[range(10**5000, 10**5000 + 2), {10**5000: -10**5000}, 1j, b'', object()]"
     found = judgement(every, f"def f(): return {value}", cases=[call("f", expected=3)])

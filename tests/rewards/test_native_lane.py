@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Status, reward, rewards
-from tests.rewards.texts import PIECES
+from tests.rewards.texts import PIECES, SLOW
 
 TEXTS = [" ".join(PIECES[first : first + 9]) for first in range(40)]
 ANSWERS: list[object] = [PIECES[first + 1] if first % 3 else PIECES[first : first + 3] for first in range(40)]
@@ -101,11 +101,6 @@ def test_gates_open_for_native_rewards() -> None:
     assert {name: list(samples) for name, samples in result.skipped.items()} == {"squad_f1": [0]}
 
 
-def _slow() -> tuple[str, str]:
-    """Two texts whose edit distance takes minutes."""
-    return "ab" * 2_000_000, "ba" * 2_000_000 + "c"
-
-
 def running(dispatcher: Dispatcher) -> list[Any]:
     """Calls in flight, as soon as there are any."""
     deadline = time.monotonic() + 60
@@ -120,7 +115,7 @@ def running(dispatcher: Dispatcher) -> list[Any]:
 )
 @pytest.mark.parametrize("kind", ["edit_distance", "rouge_l", "repetition_penalty"])
 def test_a_call_ends_at_its_timeout(kind: str) -> None:
-    text, answer = _slow() if kind == "edit_distance" else ("a b " * 1_000_000, "b a " * 1_000_000 + "c")
+    text, answer = SLOW if kind == "edit_distance" else ("a b " * 1_000_000, "b a " * 1_000_000 + "c")
     slow = {
         "edit_distance": rewards.edit_distance(timeout=0.3),
         "rouge_l": rewards.rouge_l(timeout=0.3),
@@ -161,20 +156,27 @@ def test_a_check_of_many_patterns_ends_at_its_timeout() -> None:
     assert result.status.ravel().tolist() == [Status.OK, Status.TIMEOUT]
 
 
-def test_a_dump_shows_it_and_closing_ends_it() -> None:
-    text, answer = _slow()
+def test_a_dump_shows_it_other_threads_run_and_closing_ends_it() -> None:
+    """The interpreter's lock is free while kernels run."""
+    ran = threading.Event()
+    thread = threading.Thread(target=ran.set)
+    text, answer = SLOW
     dispatcher = Dispatcher([rewards.edit_distance(timeout=600)], workers=1)
     pending = dispatcher.submit(completions=[text, text], answer=[answer, answer])
     [call] = running(dispatcher)
     assert (call.function, call.lane, call.worker) == ("edit_distance", "native", "native thread")
     assert list(call.samples) == [0]
     assert call.no_stack == "it is no Python"
+    thread.start()
+    assert ran.wait(30)
+    assert not pending.done
     dispatcher.close()
+    thread.join()
     assert pending.result(timeout=60).status.ravel().tolist() == [Status.CANCELLED] * 2
 
 
 def test_a_value_that_had_returned_counts_when_its_batch_is_cancelled() -> None:
-    text, answer = _slow()
+    text, answer = SLOW
     with Dispatcher([rewards.edit_distance(timeout=600)], workers=1, max_failure_rate=1.0) as dispatcher:
         # Its cost is known then: one frame has all calls.
         dispatcher.score(completions=["4"] * 64, answer=["4"] * 64)
@@ -184,20 +186,6 @@ def test_a_value_that_had_returned_counts_when_its_batch_is_cancelled() -> None:
         pending.cancel()
         assert pending.result(timeout=60).status.ravel().tolist() == [Status.OK] * 4 + [Status.CANCELLED]
         assert dispatcher.score(completions=["4"], answer=["4"]).rewards.item() == 1.0, "the thread is free"
-
-
-def test_other_threads_run_meanwhile() -> None:
-    """The interpreter's lock is free while kernels run."""
-    ran = threading.Event()
-    text, answer = _slow()
-    thread = threading.Thread(target=ran.set)
-    with Dispatcher([rewards.edit_distance(timeout=600)]) as dispatcher:
-        pending = dispatcher.submit(completions=[text] * 4, answer=[answer] * 4)
-        thread.start()
-        assert ran.wait(30)
-        assert not pending.done
-        pending.cancel()
-    thread.join()
 
 
 def test_a_trainers_columns_are_native_ones() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from guerdon import rewards
 from guerdon.errors import DataError
-
-SLOW = "ab" * 2_000_000, "ba" * 2_000_000 + "c"
+from tests.rewards.texts import SLOW
 
 
 class _AlarmError(Exception):

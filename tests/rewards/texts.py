@@ -11,6 +11,8 @@ _WORDS = (
     "&quot; <skipped> hello! ?? ( ) [x] ... \x1c \x1f \u3000 \xa0 \n \t -\n \u200b e\u0301 a\u0300 ⓐ ſ ı <answer> </answer>"
 )
 PIECES = _WORDS.split(" ")
+# Two texts whose edit distance takes minutes.
+SLOW = "ab" * 2_000_000, "ba" * 2_000_000 + "c"
 
 # Letters that only a newer Unicode than this Python's has are other letters elsewhere.
 _known = st.characters(exclude_categories=("Cs", "Cn")).filter(lambda one: unicodedata.category(one) != "Cn")

@@ -24,7 +24,7 @@ from tests.code.acts.processes import PROCESSES
 from tests.code.acts.resources import RESOURCES
 from tests.code.acts.sockets import SOCKETS
 
-__all__ = ["ACTS", "attempts", "install"]
+__all__ = ["ACTS", "attempts", "install", "succeeded"]
 
 ACTS: tuple[Act, ...] = (*acts.ACTS, *FILES, *PROCESSES, *SOCKETS, *KERNEL, *RESOURCES)
 _ROOT: Final = str(Path(__file__).parents[3])
@@ -36,6 +36,11 @@ def attempts(spec: FenceSpec, setup: str = "") -> FenceTrial:
         f"import sys; sys.path.append({_ROOT!r}); import tests.code.acts; sys.path.pop(); tests.code.acts.install()"
     )
     return fence_probe.attempts(spec, f"{install}\n{setup}")
+
+
+def succeeded(found: FenceTrial) -> list[str]:
+    """The names of acts that were not refused."""
+    return [act.name for act in found.acts if act.outcome == "succeeded"]
 
 
 def install() -> None:

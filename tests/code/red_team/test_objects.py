@@ -6,13 +6,11 @@ An honest program scores 1 by the same tests, or these tests give no program a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from guerdon.errors import DataError
 from guerdon.rewards.code.factory import CodeReward
-from tests.code.programs import YES, judged, judgement
+from tests.code.programs import YES, judgement
 
 ONE_STATE = YES.replace("self.args = args", "self.args = ()")  # all objects have one state
 SHARED = YES.replace("self.args = args", "self.__dict__ = shared") + "\nshared = {}"
@@ -23,12 +21,6 @@ LAST = (
     + "\nmade = []"
 )
 HOSTILE = (YES, ONE_STATE, SHARED, LAST)
-
-
-@pytest.fixture(scope="module")
-def tested() -> Iterator[CodeReward]:
-    with judged(check="test", score="share") as reward:
-        yield reward
 
 
 DATA = {

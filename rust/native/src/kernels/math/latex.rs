@@ -128,6 +128,7 @@ fn is_stable(text: &str) -> bool {
         || text.contains(" .")
         || text.contains("{.")
         || text.ends_with('\\')
+        || text.contains("/0")
         || text.bytes().all(|byte| byte.is_ascii_digit() || b"-/".contains(&byte));
     // Powers of powers and factorials may take too long to parse.
     let is_costly = text.contains('!') || text.matches('^').count() > 4 || text.contains("^{^") || has_long_power(text);
