@@ -50,7 +50,8 @@ fn is_padded_with_zeros(number: &str) -> bool {
 
 fn without_unit(text: &str) -> &str {
     for degrees in ["^\\circ", "^{\\circ}"] {
-        if let Some(text) = text.strip_suffix(degrees) {
+        // math-verify reads commas of thousands in no angle.
+        if let Some(text) = text.strip_suffix(degrees).filter(|text| !text.contains(',')) {
             return text;
         }
     }

@@ -120,6 +120,7 @@ fn ambiguous_answers_are_left() {
     assert_eq!(reward("$\\frac{1}{3}$", "\\boxed{0.333333}"), Decision::Unknown);
     assert_eq!(reward("$1/0$", "\\boxed{1/0}"), Decision::Unknown);
     assert_eq!(reward("$1/0 cm$", "\\boxed{1/0 cm}"), Decision::Unknown);
+    assert_eq!(reward("$1,401^\\circ$", "\\boxed{1401}"), Decision::Unknown);
 }
 
 #[test]
