@@ -1,5 +1,10 @@
 //! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of
 //! the GIL; no decisions.
+//!
+//! It needs no GIL: on a free-threaded Python a method may run on several threads at once. Classes
+//! are frozen, methods write behind locks and atomics, and lists are read from copies that no user
+//! code has. No lock is held where Python may stop the thread, except `MutexExt`'s, whose waiters
+//! are detached: the collector waits for threads that are attached.
 
 mod agent;
 mod batch;
@@ -34,7 +39,7 @@ mod values;
 mod watchdog;
 
 /// The compiled engine of guerdon.
-#[pyo3::pymodule(gil_used = true)]
+#[pyo3::pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
 
