@@ -253,9 +253,10 @@ def test_the_interpreter_exits_with_calls_under_way(lane: str, busy: str, end: s
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_interpreter_that_keeps_the_gil_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_before_3_14_that_keeps_the_gil_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-    with pytest.raises(errors.GuerdonError, match="PYTHON_GIL=0"):
+    monkeypatch.setattr(sys, "version_info", (3, 13, 9, "final", 0))
+    with pytest.raises(errors.GuerdonError, match="PYTHON_GIL=1"):
         Dispatcher([lambda completions, **_: [0.0] * len(completions)])
 
 

@@ -77,10 +77,12 @@ class ResultBuilder:
     def _with_fallback(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.specs if spec.can_fall_back)
 
-    @cached_property
+    @property
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
-        return self.new_failure_rate()
+        known: FailureRate | None = vars(self).get("_failure_rate")
+        # Not a cached property: of two threads at once each would count in another record.
+        return known or vars(self).setdefault("_failure_rate", self.new_failure_rate())
 
     @cached_property
     def _quiet(self) -> QuietRewards:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from guerdon._functions.spec import FunctionSpec, with_members
 from guerdon._lanes import recycling
 from guerdon._system.cpu_count import allowed_cores, on_cores, warn_if_bound
+from guerdon._system.threads import has_gil
 from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
@@ -42,13 +43,12 @@ EXIT_TIMEOUT_S = 1.0
 _NODE_SILENCE_S = 30.0
 
 
-def _refuse_to_run_without_the_gil() -> None:
-    # A free-threaded interpreter turns the GIL on when it imports the extension, and warns, unless
-    # it was started without the GIL explicitly.
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+def _refuse_old_free_threading() -> None:
+    # Its frames, tasks and weak dicts are not safe without the GIL.
+    if sys.version_info < (3, 14) and not has_gil():
         raise GuerdonError(
-            "Guerdon's engine does not support running without the GIL yet, and PYTHON_GIL=0 or -X gil=0 keeps it off. "
-            "Leave that setting out: a free-threaded interpreter then turns the GIL on for Guerdon."
+            "Guerdon runs without the GIL on Python 3.14 and later, and this is an older one. Set PYTHON_GIL=1, or take a later "
+            "Python."
         )
 
 
@@ -70,7 +70,7 @@ class EngineHandle:
         cluster: ClusterFactory | None = None,
         run_specs: Sequence[FunctionSpec] | None = None,
     ) -> None:
-        _refuse_to_run_without_the_gil()
+        _refuse_old_free_threading()
         self._specs = tuple(specs)
         self._run_specs = with_members(specs) if run_specs is None else tuple(run_specs)
         self._workers = workers
@@ -166,8 +166,8 @@ class EngineHandle:
                     _close(engine, cluster, keys, CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
-                    self._engine, self._supervisor, self._monitor = engine, supervisor, monitor
-                    self._cluster, self._keys = cluster, keys
+                    self._supervisor, self._monitor, self._cluster, self._keys = supervisor, monitor, cluster, keys
+                    self._engine = engine  # last: other threads read it without the lock
                     monitor.report(engine)
                     if self._trace is not None:
                         from guerdon._insight import trace as _trace

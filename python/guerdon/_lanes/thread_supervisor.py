@@ -25,6 +25,7 @@ from guerdon._native import (
     ThreadAbandoned,
     Trouble,
 )
+from guerdon._system.threads import empty_context
 from guerdon._system.warning import warn
 from guerdon._worker.invoke import tracebacks
 from guerdon._worker.invoke.call import Call
@@ -122,7 +123,8 @@ class ThreadSupervisor:
 
     def start(self) -> None:
         """Runs it on a separate thread, which ends with the lanes."""
-        thread = threading.Thread(target=self.run, name="guerdon supervisor", daemon=True)
+        # The lanes' threads, which it starts, begin in its context.
+        thread = threading.Thread(target=self.run, name="guerdon supervisor", daemon=True, **empty_context())
         vars(thread)["tell"] = self._tell
         thread.start()
 

@@ -8,6 +8,8 @@ import threading
 import warnings
 from typing import Final
 
+from guerdon._system.threads import running_frames
+
 __all__ = ["GuerdonWarning", "warn"]
 
 
@@ -44,10 +46,7 @@ _NOT_THE_USERS: Final = (os.path.dirname(os.__file__), os.path.dirname(os.path.d
 def _users_line() -> tuple[str, int]:
     """The innermost line of the main thread outside of libraries; without a file if all are in
     libraries."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None:
-        file = frame.f_code.co_filename
+    for file, line, _ in running_frames(threading.main_thread().ident or 0):
         if not file.startswith(("<", *_NOT_THE_USERS)):
-            return file, frame.f_lineno
-        frame = frame.f_back
+            return file, line
     return "<guerdon>", 1

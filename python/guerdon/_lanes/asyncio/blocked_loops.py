@@ -12,10 +12,12 @@ import inspect
 import os
 import time
 from collections import deque
-from types import CodeType, FrameType
+from collections.abc import Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from guerdon._lanes.asyncio.loop_runner import LoopFunction
+from guerdon._insight.stack_source import StackFrame
+from guerdon._lanes.asyncio import loop_runner
 from guerdon._system.warning import warn
 
 if TYPE_CHECKING:
@@ -59,16 +61,16 @@ class BlockingWarnings:
         self._named: set[str] = set()  # functions that were warned of
         self._met: dict[str, deque[_LongStep]] = {}
 
-    def now(self, who: str | None, where: FrameType) -> None:
+    def now(self, who: str | None, where: StackFrame) -> None:
         """This frame blocks its loop; `who` is the reward function, None: something else."""
         if who is not None:
             self._named.add(who)
         whose = "a task or callback" if who is None else f"reward function {who!r}"
-        place = where.f_code.co_filename, where.f_lineno
+        file, line, code = where
         self._warn(
             f"{whose} blocks its event loop: for half a second no other call on it could run and no timeout could be "
-            f"enforced. It is in {where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
-            place,
+            f"enforced. It is in {code}, {file}:{line}. {_WHAT_TO_DO}",
+            (file, line),
         )
 
     def has_named(self, name: str) -> bool:
@@ -87,15 +89,15 @@ class BlockingWarnings:
         in_steps_s = len(met) * _INTERVAL_S - queued_s
         return in_steps_s > span_s / 4 and len({one.call for one in met}) >= _CALLS
 
-    def steps(self, name: str, where: FrameType) -> None:
+    def steps(self, name: str, where: StackFrame) -> None:
         """This frame is in one of the long steps of this function."""
         self._named.add(name)
-        place = where.f_code.co_filename, where.f_lineno
+        file, line, code = where
         self._warn(
             f"reward function {name!r} blocks its event loop in each call: its calls run one after another, for some "
             f"milliseconds each, and no other call on the loop can run meanwhile. One was in "
-            f"{where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
-            place,
+            f"{code}, {file}:{line}. {_WHAT_TO_DO}",
+            (file, line),
         )
 
     def over(self, spec: FunctionSpec) -> None:
@@ -118,27 +120,24 @@ class BlockingWarnings:
             warn(message, *place) if place[0] else warn(message)
 
 
-def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
-    """The reward function that runs and its outermost frame; None if no user code runs."""
-    frames = []
-    at: FrameType | None = innermost
-    while at is not None:
-        frames.append(at)
-        at = at.f_back
-    user = None
-    name = None
+def blocking(stack: Sequence[StackFrame], name: str | None) -> tuple[str | None, StackFrame] | None:
+    """The reward function that runs and its outermost frame; None if no user code runs.
+
+    Args:
+        stack: Of the loop's thread, innermost frame first.
+        name: Of the function whose runner is the loop's current task; None if it is another one.
+    """
+    user = who = None
     stepping = False  # below a task's step or a callback; else the loop just waits
-    for frame in reversed(frames):
-        file = frame.f_code.co_filename
+    for frame in reversed(stack):
+        file = frame[0]
         if file.startswith(_ASYNCIO):
-            stepping = stepping or frame.f_code.co_name == "_run"
-        elif file.startswith(_OURS):
-            owner = frame.f_locals.get("self")
-            if isinstance(owner, LoopFunction):
-                user, name = None, owner.name
-        elif user is None and stepping:
+            stepping = stepping or frame[2] == "_run"
+        elif file == loop_runner.__file__:
+            user, who = None, name
+        elif user is None and stepping and not file.startswith(_OURS):
             user = frame
-    return None if user is None else (name, user)
+    return None if user is None else (who, user)
 
 
 def _queued_s(thread: int) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,15 +18,14 @@ from guerdon._insight.stack_source import StackFrame
 from guerdon._lanes.asyncio.blocked_loops import BlockingWarnings, blocking
 from guerdon._lanes.asyncio.loop_runner import LoopFunction
 from guerdon._lanes.asyncio.loop_tasks import EngineTask, RunnerTask
-from guerdon._lanes.stacks import of_coroutine
+from guerdon._lanes.stacks import of_coroutine, of_thread
+from guerdon._system.threads import has_gil, running_frames
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from guerdon._functions.spec import FunctionSpec
     from guerdon._native import LoopQueue
 
@@ -36,6 +34,8 @@ _END_S = 1.0
 _CLOSE_S = 5.0
 # Pause after a failed check.
 _NAP_S = 0.005
+# Longest time that a loop gets to read the stack of a call.
+_READ_S = 0.05
 # A step of a call that takes longer holds the others up.
 _STEP_S = 0.002
 
@@ -165,7 +165,27 @@ class LoopThread:
         thread."""
         owner = self._functions.get(function)
         task = None if owner is None else owner.task_of(call)
-        return [] if task is None else of_coroutine(task.get_coro(), self._ident)
+        if task is None:
+            return []
+        return of_coroutine(task.get_coro(), self._ident) if has_gil() else self._stack_without_gil(task)
+
+    def _stack_without_gil(self, task: asyncio.Task[Any]) -> list[StackFrame]:
+        # The loop may resume a coroutine while another thread reads it: the loop itself reads it.
+        ident, found, read = self._ident, list[StackFrame](), threading.Event()
+        if ident is None or asyncio.current_task(self._loop) is task:
+            return [] if ident is None else of_thread(ident)
+
+        def look() -> None:
+            found.extend(of_coroutine(task.get_coro(), None))
+            read.set()
+
+        if not self._queue.blocked:
+            try:
+                self._loop.call_soon_threadsafe(look)
+            except RuntimeError:  # user code closed it
+                return []
+            read.wait(_READ_S)
+        return found if read.is_set() else []
 
     def inspect(self) -> None:
         """Warns about user code that blocks the loop, for long or in each call."""
@@ -198,10 +218,9 @@ class LoopThread:
         name = next((function.name for function in self._functions.values() if function.has(task)), None)
         return None if name is None else (name, call)
 
-    def _user_code(self) -> tuple[str | None, FrameType] | None:
-        ident = self._ident
-        frame = None if ident is None else sys._current_frames().get(ident)
-        return None if frame is None else blocking(frame)
+    def _user_code(self) -> tuple[str | None, StackFrame] | None:
+        ident, met = self._ident, self._call_in_step()
+        return None if ident is None else blocking(running_frames(ident), None if met is None else met[0])
 
     def warn_of_past_block(self, function: int) -> None:
         """Warns about a function that blocked the loop while no inspection was possible."""
