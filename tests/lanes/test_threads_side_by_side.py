@@ -1,0 +1,231 @@
+"""Threads that use one engine at the same moment: what a free-threaded Python allows, and what the
+GIL hides."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import ClosedError, DataError, Dispatcher, Status, group_reward
+from guerdon._system.threads import has_gil, running_frames
+from tests.clock import eventually
+from tests.lanes.lane_helpers import looped, threaded
+
+GROUP = 4
+
+
+def number(completion: str) -> float:
+    return float(completion)
+
+
+async def number_later(completion: str) -> float:
+    return float(completion)
+
+
+@group_reward(lane="thread")
+def group_numbers(completions: list[str], extra: list[Any]) -> list[float]:
+    return [float(completion) + 0.0 * one["value"] for completion, one in zip(completions, extra, strict=True)]
+
+
+def batch_numbers(completions: list[str], **columns: Any) -> list[float]:
+    return [float(completion) for completion in completions]
+
+
+def late(completion: str) -> float:
+    time.sleep(0.3 if random.random() < 0.002 else 0.0)
+    return float(completion)
+
+
+class Side:
+    """Runs functions over and over, each on a thread, until `seconds` are over or one raises."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._raised: list[BaseException] = []
+
+    def run(self, *works: Callable[[], object]) -> None:
+        threads = [threading.Thread(target=self._repeat, args=(work,)) for work in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._raised:
+            raise self._raised[0]
+
+    def _repeat(self, work: Callable[[], object]) -> None:
+        try:
+            while time.monotonic() < self._end and not self._raised:
+                work()
+        except BaseException as error:
+            self._raised.append(error)
+
+
+@pytest.mark.filterwarnings("ignore:reward function 'late'")
+@pytest.mark.parametrize(
+    "seconds", [1.5, pytest.param(600.0, marks=[pytest.mark.soak, pytest.mark.timeout(900)])], ids=["short", "soak"]
+)
+def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> None:
+    """While others are submitted, streamed, abandoned, dumped and collected."""
+    texts = [str(index) for index in range(64)]
+    extras: list[Any] = [{"value": index} for index in range(64)]
+
+    def change() -> None:
+        for _ in range(50):
+            texts[random.randrange(32)] = str(random.randrange(1000))
+            extras[random.randrange(32)]["value"] = random.random()
+            if random.random() < 0.1:
+                texts.append(texts.pop(random.randrange(32)))
+                extras.append(extras.pop())
+        time.sleep(0.0002)
+
+    functions = [threaded(number, name="threaded"), looped(number_later, name="looped"), group_numbers]
+    functions.append(threaded(late, name="late", timeout=0.2, on_failure="abstain"))
+
+    def score(made: Dispatcher) -> None:
+        try:
+            result = made.score(completions=texts, extra=extras, num_generations=GROUP)
+        except DataError:  # one list was shorter than the other
+            return
+        for function in range(3):
+            assert (result.status[:, :, function] == Status.OK).all(), result.failures()[:3]
+            assert (result.rewards[:, :, function] == result.rewards[:, :, 0]).all()
+
+    def stream(made: Dispatcher) -> None:
+        """Several threads add, and one ends the batch as soon as its places are taken."""
+        batch = made.stream(num_generations=GROUP)
+        count = 8 * GROUP
+
+        def add(first: int) -> None:
+            try:
+                for index in range(first, count, GROUP):
+                    batch.add(completions=[str(index)], indices=[index])
+            except ClosedError:  # the whole groups before it were all
+                return
+
+        def finish() -> None:
+            while batch.num_groups < 2:
+                time.sleep(0)
+            while batch.open:
+                with suppress(DataError):  # a group lacks samples
+                    batch.finish()
+
+        threads = [threading.Thread(target=add, args=(first,)) for first in range(GROUP)]
+        threads.append(threading.Thread(target=finish))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        result = batch.result(timeout=60)
+        assert (result.status == Status.OK).all(), result.failures()[:3]
+        samples = result.rewards.reshape(-1, len(streamed))
+        assert (samples == [[index] for index in range(len(samples))]).all()
+
+    streamed = [*functions[:2], threaded(batch_numbers, name="whole")]
+    with (
+        Dispatcher(functions, max_failure_rate=1.0) as whole,
+        Dispatcher(streamed) as streaming,
+    ):
+        whole.score(completions=["1"] * GROUP, extra=[1] * GROUP, num_generations=GROUP)
+        Side(seconds).run(
+            change,
+            lambda: score(whole),
+            lambda: score(whole),
+            lambda: stream(streaming),
+            lambda: (whole.dump(), streaming.dump(), time.sleep(0.01)),
+            lambda: (gc.collect(), time.sleep(0.05)),
+        )
+
+
+def test_the_frames_of_a_running_thread_are_read() -> None:
+    end, started = threading.Event(), threading.Event()
+
+    def wärmt() -> None:
+        started.set()
+        end.wait()
+
+    thread = threading.Thread(target=wärmt)
+    thread.start()
+    try:
+        started.wait()
+        assert thread.ident is not None
+        frames = running_frames(thread.ident)
+        line = wärmt.__code__.co_firstlineno + 2
+        assert (__file__, line, "wärmt") in frames
+        assert frames[-1][2] == "_bootstrap"
+        assert running_frames(threading.get_ident())[0][2] in ("running_frames", "_dumped_frames")
+    finally:
+        end.set()
+        thread.join()
+    eventually(lambda: running_frames(thread.ident or 0) == [])
+
+
+EXIT = """
+import sys, threading, time
+from guerdon import Dispatcher, reward
+
+def busy(completion):
+    end = time.monotonic() + float(completion)
+    while time.monotonic() < end:
+        pass
+    return 1.0
+
+async def waits(completion):
+    busy(completion)
+    return 1.0
+
+functions = [reward(busy, lane="thread", name="busy"), reward(waits, name="waits")]
+dispatcher = Dispatcher(functions, max_failure_rate=1.0)
+texts = ["0"] * 100 + ["0.001"] * 2000
+
+def score():
+    while True:
+        try:
+            dispatcher.score(completions=texts)
+        except Exception:
+            return
+
+for _ in range(3):
+    threading.Thread(target=score, daemon=True).start()
+time.sleep(float(sys.argv[1]))
+sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+def test_the_interpreter_exits_while_threads_compute(count: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(EXIT)
+    for _ in range(count):
+        command = [sys.executable, str(script), str(random.uniform(0.0, 1.0))]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(has_gil(), reason="without the GIL a thread inherits the context of its starter")
+def test_threads_of_an_engine_inherit_no_filters_of_warnings() -> None:
+    code = """
+import time, warnings
+from guerdon import Dispatcher, reward
+with Dispatcher([reward(lambda text: time.sleep(float(text)) or 1.0, lane="thread", name="f", timeout=0.2)]) as made:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.score(completions=["0"])
+    made.score(completions=["0"] * 9 + ["1"])
+    time.sleep(0.5)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_CONTEXT_AWARE_WARNINGS"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "past its timeout of 0.2 s" in done.stderr
