@@ -1,7 +1,7 @@
 //! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of
 //! the GIL; no decisions.
 //!
-//! It needs no GIL: on a free-threaded Python a method may run on several threads at once. Classes
+//! It is made for a Python without the GIL, where a method may run on several threads at once. Classes
 //! are frozen, methods write behind locks and atomics, and lists are read from copies that no user
 //! code has. No lock is held where Python may stop the thread, except `MutexExt`'s, whose waiters
 //! are detached: the collector waits for threads that are attached.
@@ -39,7 +39,9 @@ mod values;
 mod watchdog;
 
 /// The compiled engine of guerdon.
-#[pyo3::pymodule(gil_used = false)]
+// A soak on CPython 3.14.4t had an object freed twice: until that is explained, only PYTHON_GIL=0
+// keeps the GIL off.
+#[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 
