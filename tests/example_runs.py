@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import warm_programs
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -24,3 +26,11 @@ def run(name: str, folder: Path, *arguments: str, trains: bool = False) -> str:
         )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def skip_unless_downloadable(packages: list[str], folder: Path) -> None:
+    """Skips the test where an example's packages can't be downloaded."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
+    got = subprocess.run([*pip, *packages], capture_output=True, text=True, check=False)
+    if got.returncode:
+        pytest.skip(f"no {', '.join(packages)}: {got.stderr[-200:]}")

@@ -47,6 +47,7 @@ DEAR = {
     "bench_rate_limit": "4",
     "bench_report": "",
     "bench_rewards": "",
+    "bench_scale": "",
     "bench_serve": "trivial or 2000",
     "bench_shared_engine": "",
     "bench_submit": "",

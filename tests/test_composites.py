@@ -22,6 +22,7 @@ from guerdon import (
     cascade,
     group_reward,
     judge,
+    pairwise,
     panel,
     reward,
 )
@@ -273,12 +274,10 @@ def test_a_setup_that_fails_fails_its_member_alone() -> None:
         (lambda: panel([four(), steady]), "can't be a member"),
         (lambda: panel([four(), group_reward(of_lists, name="g")]), "scores a whole group"),
         (lambda: panel([four(), reward(of_lists, name="b", batch_size=4)]), "has a batch_size"),
-        (lambda: panel([four(), reward(steady, name="b", votes=3)]), "makes several calls itself"),
-        (
-            lambda: panel([four(), reward(steady, name="b", votes=3)]),
-            "list the function several times, each with a name= of its own",
-        ),
-        (lambda: cascade([four(), panel([four(), made("thread")])]), "Put it into the dispatcher's list itself"),
+        (lambda: cascade([four(), pairwise(compared, name="c")]), "Put it into the dispatcher's list itself"),
+        (lambda: pairwise(reward(compared, votes=3)), "a comparison takes a function that makes one"),
+        (lambda: panel([four(), panel([four(), made("thread")], name="p", on_failure=0.0)]), "has a on_failure"),
+        (lambda: panel([four(), panel(many("a"), name="a")]), "they call 65 functions, more than 64"),
         (lambda: panel([four(), reward(steady, name="b", pure=True)]), "has pure=True"),
         (lambda: panel([four(), reward(steady, name="b", on_failure=0.0)]), "has a on_failure"),
         (lambda: panel([four(), made("thread")], cache="/tmp/never-made"), "cache= is for panels of judges"),
@@ -290,6 +289,14 @@ def test_a_setup_that_fails_fails_its_member_alone() -> None:
 def test_functions_that_can_not_be_members_are_refused(make: Any, problem: str) -> None:
     with pytest.raises(RegistrationError, match=re.escape(problem)):
         make()
+
+
+def compared(completion_a: str, completion_b: str) -> float:
+    return 0.5
+
+
+def many(name: str) -> list[Any]:
+    return [made("thread", f"{name}{number}") for number in range(64)]
 
 
 def test_a_function_with_votes_is_called_as_itself() -> None:

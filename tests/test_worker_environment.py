@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from guerdon import Dispatcher, reward
 from guerdon._system.worker_environment import DEFAULTS, NO_SECRETS, SECRETS, given_to, hidden, is_secret, of_workers
 
 SECRET = """
@@ -42,6 +44,15 @@ def test_workers_get_their_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hidden({}) == ["A_KEY", "B_TOKEN"]
     assert hidden({"A_KEY": "other", "LANG": None, "NOT_SET": None}) == ["B_TOKEN", "LANG"]
     assert given_to(["B_TOKEN", "NOT_SET", "PATH"]) == [(b"B_TOKEN", b"t"), (b"PATH", b"/bin")]
+
+
+def test_workers_name_the_program_without_its_arguments() -> None:
+    def program(completion: str) -> float:
+        return float(sys.argv == [completion])
+
+    path = getattr(sys.modules["__main__"], "__file__", "")
+    with Dispatcher([reward(program)], workers=1) as dispatcher:
+        assert dispatcher.score(completions=[path]).rewards.item() == 1.0
 
 
 def test_the_page_lists_the_patterns() -> None:

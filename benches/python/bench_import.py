@@ -18,6 +18,7 @@ ROUNDS = 20
 TITLE = "import: ms"
 STATEMENTS = {
     "import guerdon": "< 50",
+    "import guerdon; guerdon.Dispatcher": "≤ 60",
     "from guerdon import Dispatcher, Limit, StatefulReward, group_reward, reward": "",
     "import asyncio": "",
     "import numpy": "",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Final, Literal
@@ -73,17 +72,18 @@ def panel(
     failed or abstained, and what it records in ``"<panel>/<member>/<field>"``.
 
     Args:
-        members: At least two, with different names: what `guerdon.judge`, `guerdon.http_reward` and
-            `guerdon.reward` make, and `guerdon.StatefulReward` instances. Their calls are of one
-            sample alone: no ``batch_size``, ``finish_group`` or ``votes``.
+        members: At least two, with different names: what `guerdon.judge`, `guerdon.http_reward`,
+            `guerdon.reward`, `guerdon.panel` and `guerdon.cascade` make, and
+            `guerdon.StatefulReward` instances. They score one sample at a time: no ``batch_size``
+            or ``finish_group``.
         reduce: What becomes of their scores. ``"majority"`` is the most common score; a tie
             abstains. Or a function of yours, called in a worker with a list of the members' scores,
             None where one has none: it returns a score, a dict with ``"score"``, or None to
             abstain. ``reward(function, timeout=5, lane="thread")`` gives it options.
         weights: One per member, above 0: for ``"median"``, ``"mean"`` and ``"majority"``.
         min_members: How many must give a score; all by default. With fewer the sample is an
-            `error`, or abstains if so many members abstained. A mean over those that are there
-            weighs them by their weights alone.
+            `error`; it abstains where abstentions alone are too many. A mean over those that are
+            there weighs them by their weights alone.
         name: In metrics, files and messages; unique in a dispatcher.
         total_timeout: As for `guerdon.reward`, like the options below; members have none of them.
         cache: Of what a panel of judges gave, with all its members' opinions.
@@ -188,7 +188,7 @@ def cascade(
                 f"{', '.join(map(repr, names[:-1]))}, not on {condition.source!r}."
             )
     asked = [spec.as_member_of(name, f"{name}/{spec.name}") for spec in specs]
-    asked[:-1] = [replace(member, has_fallback=True) for member in asked[:-1]]
+    asked[:-1] = [member.with_fallback() for member in asked[:-1]]
     return composed_of(
         (cascade, given), name, specs, Composition("cascade", tuple(names), tuple(asked), accept=accepted)
     )

@@ -29,6 +29,7 @@ def test_json(guerdon: Command) -> None:
     assert known["cores"]["usable"] == usable_cores()
     assert known["workers"] == default_workers()
     assert known["lanes"].keys() == {"process", "code", "thread", "asyncio", "http", "native"}
+    assert all(lane["available"] for lane in known["lanes"].values())
     assert known["packages"]["numpy"]
 
 

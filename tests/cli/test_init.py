@@ -46,6 +46,14 @@ def test_init_replaces_no_file(guerdon: Command, tmp_path: Path) -> None:
     assert (tmp_path / "data.jsonl").read_text() == "mine\n"
 
 
+def test_commands_that_draw_name_the_package_that_they_lack(
+    guerdon: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert "  pip install 'rich>=13.7'  # for the table of guerdon profile\n" in guerdon("init", tmp_path).out
+    assert "draws with rich, --once too: pip install 'rich>=13.7'. Or" in guerdon.refused("top", "--once")
+
+
 @pytest.mark.parametrize("name", commands())
 def test_help_ends_with_two_examples_that_parse(guerdon: Command, name: str) -> None:
     *_, title, one, two = guerdon(name, "--help").out.splitlines()

@@ -4,10 +4,12 @@ as it can be, and none is left behind."""
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,6 +72,20 @@ def started(ray: FakeRay, warned: list[str]) -> Iterator[Running]:
     assert connection._users == 0
     assert ray.left() == []
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("guerdon-")]
+
+
+def test_nodes_that_share_a_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(number: int, *, named: str | None, alive: bool = True) -> dict[str, Any]:
+        node = {"NodeID": f"{number}" * 8, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 2.0}, "Alive": alive}
+        return node if named is None else {**node, "NodeName": named}
+
+    listing = [listed(1, named="a"), listed(2, named=None), listed(3, named=None), listed(4, named="a", alive=False)]
+    ray, private = ModuleType("ray"), ModuleType("ray._private")
+    ray.nodes = lambda: listing  # type: ignore[attr-defined]
+    private.state = SimpleNamespace(available_resources_per_node=dict, state=None)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray._private", private)
+    assert [node.name for node in nodes.living()] == ["10.0.0.1-222222", "10.0.0.1-333333", "a"]
 
 
 def fails(ray: FakeRay, key: str, *errors: Exception, for_ever: bool = False) -> None:

@@ -150,7 +150,6 @@ URL = "http://127.0.0.1:9/v1"
         ({"votes": 3}, "a judge with a fallback is asked once"),
         ({"pure": True}, "with pure=True"),
         ({"fallback": {"name": "judge"}}, "its fallback is called 'judge', too"),
-        ({"fallback": {"votes": 3, "temperature": 1.0}}, "makes several calls itself"),
         ({"fallback": {"total_timeout": 9}}, "has a total_timeout: give it to the judge"),
         ({"fallback": {"cache": "/tmp/x"}}, "has a cache=. Give it to the judge"),
         ({"fallback": {"on_failure": 0.0}}, "has a on_failure"),
@@ -161,6 +160,16 @@ def test_judges_that_can_not_stand_together_are_refused(options: dict[str, Any],
     other = judge(**{**ASK, "base_url": URL, "name": "large", **given}) if isinstance(given, dict) else given
     with pytest.raises(RegistrationError, match=message):
         judge(**{**ASK, "base_url": URL, **options, "fallback": other})
+
+
+def test_a_judge_with_votes_stands_in(second: Served) -> None:
+    other = judge(base_url=second.url, name="large", votes=3, temperature=1.0, **ASK)
+    function = judge(**ASK, base_url=f"http://127.0.0.1:{free_port()}", fallback=other)
+    result = scored(function, ["a", "bcd"])
+    assert result.rewards.ravel().tolist() == [1.0, 3.0]
+    assert list(result.extra["judge/votes"]) == [[1.0, 1.0], [3.0, 3.0]]
+    assert list(result.extra["judge/by"]) == ["large"] * 2
+    assert len(second.bodies) == 4
 
 
 def test_each_of_both_has_its_own_prompt_and_parser(second: Served) -> None:

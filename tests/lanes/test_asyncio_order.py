@@ -12,6 +12,7 @@ import time
 import pytest
 
 from guerdon import Dispatcher, Limit, StatefulReward, Status
+from tests.clock import eventually
 from tests.lanes.lane_helpers import looped, scored
 
 
@@ -67,6 +68,26 @@ def test_a_retry_of_an_older_batch_goes_before_the_backlog_of_a_newer_one() -> N
         # The backoff is 0.2 s at most, in which eighty newer calls or so are run.
         assert started.index("old", started.index("old") + 1) < 250
         assert (newer.result().status == Status.OK).all()
+
+
+def test_the_last_call_of_a_batch_waits_for_those_of_later_batches() -> None:
+    """Nothing was left to start when it suspended."""
+    started: list[str] = []
+    all_started = asyncio.Event()
+
+    async def function(completion: str) -> float:
+        started.append(completion)
+        if len(started) == 3:
+            all_started.set()
+        await all_started.wait()
+        return float(completion)
+
+    with Dispatcher([looped(function)]) as dispatcher:
+        batches = []
+        for completion in ("0", "1", "2"):
+            batches.append(dispatcher.submit(completions=[completion]))
+            eventually(lambda last=completion: last in started)
+        assert [batch.result(timeout=60).rewards.item() for batch in batches] == [0.0, 1.0, 2.0]
 
 
 def test_cheap_calls_that_come_to_take_long_are_taken_back() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, Limit, RegistrationError, RetryAfter, Status, reward
+from tests.clock import eventually
 from tests.limits import functions
 
 LANES = ("process", "thread", "asyncio")
@@ -67,6 +68,17 @@ def test_a_call_that_is_to_come_later_is_put_off_without_retries(lane: str, tmp_
     assert result.attempts.ravel().tolist() == [3]
     begun = [float(line) for line in path.read_text().splitlines()]
     assert all(later - earlier >= 0.14 for earlier, later in itertools.pairwise(begun))
+
+
+def test_a_dump_says_that_calls_are_put_off_though_there_is_no_limit() -> None:
+    async def later(completion: str) -> float:
+        raise RetryAfter(60.0)
+
+    with Dispatcher([reward(later)]) as made:
+        pending = made.submit(completions=["c"])
+        eventually(lambda: made.dump().throttled)
+        assert "'later': 1 sample waiting: put off by its server (429) or RetryAfter until " in str(made.dump())
+        pending.cancel()
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])

@@ -114,6 +114,15 @@ def exact(completion: str, answer: str) -> float:
     return float(completion == answer)
 
 
+client = threading.Lock()  # can't be pickled, as a server's client
+
+
+@reward
+async def asks(completion: str, answer: str) -> float:
+    with client:
+        return float(completion == answer)
+
+
 @reward(retries=3)
 def fragile(completion: str) -> float:
     if completion == "hang":

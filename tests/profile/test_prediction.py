@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, reward
+from guerdon import Dispatcher, Limit, http_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon.profile import advice, prediction
 from guerdon.profile.advice import advise
@@ -221,6 +221,13 @@ def test_calls_that_block_their_loop_run_one_after_another() -> None:
     assert step is not None
     assert step.now.seconds == pytest.approx(0.64, rel=0.05)
     assert step.advised.seconds < step.now.seconds / 4
+
+
+def test_requests_take_no_core() -> None:
+    spec = http_reward("http://127.0.0.1:9", name="service").spec
+    times = times_for(FunctionProfile(spec, measurement=Measurement("sample", seconds=[0.5] * 8)))
+    found = predict([times], prompts=8, generations=8, workers=2, cores=2)
+    assert found.seconds == pytest.approx(0.5, rel=0.05)
 
 
 def test_step_says_on_how_many_workers_and_threads_it_runs() -> None:

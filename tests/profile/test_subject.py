@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from guerdon import Status, reward
-from guerdon.profile import Case, Subject
-from guerdon.profile.finding import excerpt
-from tests.profile.functions import exact, fragile, hash_of, plain, size
+from guerdon import DataError, Status, reward
+from guerdon.profile import Case, Subject, profile
+from guerdon.profile.checks import CHECKS
+from guerdon.profile.finding import Check, Finding, excerpt
+from tests.profile.functions import asks, exact, fragile, hash_of, plain, size
 
 ROWS = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 18)]
 
@@ -28,6 +29,20 @@ def test_scores_are_those_of_the_samples_in_their_order(subjects: list[Subject])
     samples = [Case(3, "18"), Case(0, "15"), Case(3, "15"), Case(1, "16", {"answer": "17"})]
     assert [score.value for score in subject.score(samples)] == [1.0, 1.0, 0.0, 0.0]
     assert [score.value for score in subject.score(samples[::-1], batch=1, workers=1)] == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_a_function_with_a_client_in_a_global_has_all_checks() -> None:
+    checks = [check for check in CHECKS if check.id in ("threads", "clock", "arguments")]
+    assert profile([asks], ROWS, checks=checks).functions["asks"].checks == [check.id for check in checks]
+
+
+def test_checks_without_an_answer_for_one_reason_are_one_finding() -> None:
+    def refuses(subject: Subject) -> list[Finding]:
+        raise DataError("no such column")
+
+    found = profile([exact], ROWS, checks=[Check("one", refuses), Check("two", refuses)])
+    messages = [each.message for each in found.functions["exact"].findings if each.check == "unchecked"]
+    assert messages == ["The checks 'one', 'two' had no answer: no such column"]
 
 
 def test_hangs_crashes_and_exceptions_are_outcomes(subjects: list[Subject]) -> None:

@@ -3,6 +3,7 @@ come with Guerdon, in messages."""
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 from collections.abc import Callable
@@ -89,6 +90,13 @@ def test_an_option_of_a_value_is_refused_with_the_value(maker: Callable[..., obj
 def test_an_option_unlike_all_others_is_refused() -> None:
     with pytest.raises(RegistrationError, match=r"^Limit\(\) has no option 'zzz'\.$"):
         Limit(zzz=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("maker", [Cache, SandboxFusion, Server, Votes, http_reward, pairwise, panel, reward])
+def test_all_but_the_first_option_are_given_by_name(maker: Callable[..., object]) -> None:
+    first, *others = inspect.signature(maker).parameters.values()
+    assert first.kind is first.POSITIONAL_OR_KEYWORD
+    assert {option.kind for option in others} <= {first.KEYWORD_ONLY, first.VAR_KEYWORD}
 
 
 def test_objects_with_known_options_are_pickled() -> None:

@@ -14,9 +14,10 @@ from tests.journal_files import START, row, table, training, write_journal, writ
 from tests.report.conftest import figures
 
 
-def sentences(folder: Path, rows: Iterable[dict[str, Any]]) -> dict[str, str]:
+def sentences(folder: Path, rows: Iterable[dict[str, Any]], **dispatcher: Any) -> dict[str, str]:
     """The findings on these rows: message to severity."""
-    return {each["message"]: each["severity"] for each in findings(figures(write_journal(folder, rows)))}
+    journal = write_journal(folder, rows, dispatcher=dispatcher)
+    return {each["message"]: each["severity"] for each in findings(figures(journal))}
 
 
 def some(found: dict[str, str], beginning: str) -> tuple[str, str]:
@@ -105,9 +106,23 @@ def test_functions_that_work_against_each_other_are_named(tmp_path: Path) -> Non
     assert found["correct and short pull in opposite directions (correlation -1.00)."] == "warning"
 
 
-def test_calls_that_mostly_wait_are_named(tmp_path: Path) -> None:
-    rows = [row(**each, value=float(each["sample"] % 2), run_s=0.2, queue_s=3.0) for each in steps()]
-    assert some(sentences(tmp_path, rows), "Calls of correct wait longer than they run")[1] == "warning"
+@pytest.mark.parametrize(
+    ("lane", "attempts", "why"),
+    [
+        (None, 1, "for a free worker or thread: "),
+        ("process", 1, "for a free worker (workers=3): "),
+        ("thread", 1, "for a free thread: "),
+        ("asyncio", 1, "because it blocks its event loop ("),
+        ("asyncio", 3, "and 67 % of its attempts were repeats: its server refuses them (429), or "),
+    ],
+)
+def test_calls_that_mostly_wait_are_named(tmp_path: Path, lane: str | None, attempts: int, why: str) -> None:
+    waits = {"run_s": 0.2, "queue_s": 3.0, "attempts": attempts}
+    rows = [row(**each, value=float(each["sample"] % 2), **waits) for each in steps()]
+    found = sentences(tmp_path, rows, **({} if lane is None else {"lanes": {"correct": lane}, "workers": 3}))
+    message, severity = some(found, "Calls of correct wait longer than they run")
+    assert severity == "warning"
+    assert f" medians), {why}" in message
 
 
 def test_calls_that_wait_for_workers_are_named_beside_longer_ones(tmp_path: Path) -> None:

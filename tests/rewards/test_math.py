@@ -194,6 +194,8 @@ WORDS = [
     ("C", "\\boxed{C", 0.0),
     ("Yes", "So \\boxed{\\textbf{Yes}}.", 1.0),
     ("Yes", "\\boxed{No}", 0.0),
+    ("Yes", "\\boxed{(Yes,}", 0.0),
+    ("Yes", "\\boxed{1Yes)}", 0.0),
     ("\\text{Yes}", "\\boxed{yes}", 1.0),
     ("New York", "\\boxed{\\text{New York}}", 1.0),
     ("True", "\\boxed{True}", 1.0),

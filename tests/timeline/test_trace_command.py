@@ -135,5 +135,5 @@ def test_an_attempt_that_was_put_off_is_no_failure(tmp_path: Path, capsys: pytes
         assert dispatcher.score(completions=["a"]).attempts.item() == 2
     assert main(["trace", str(path), "--json"]) == 0
     counts = json.loads(capsys.readouterr().out)["functions"]["later"]
-    assert (counts["calls"], counts["failed"], counts["retries"]) == (2, 0, 1)
+    assert (counts["calls"], counts["failed"], counts["retries"], counts["deferred"]) == (2, 0, 1, 1)
     assert [one.values["status"] for one in parse(path).named("later")] == ["deferred", "ok"]

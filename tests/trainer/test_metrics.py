@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import guerdon
-from guerdon import Dispatcher, RegistrationError, reward
-from guerdon._batch.trainer.metrics import FALLBACK, MAIN, _spread, metrics_of
+from guerdon import Dispatcher, RegistrationError, RetryAfter, reward
+from guerdon._batch.trainer.metrics import DEFERRALS, FALLBACK, MAIN, _spread, metrics_of
 from tests.http.server import serving
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
-COMMON = {"failed_frac", "timeout_frac", "error_frac", "crashed_frac", "abstained_frac"}
+COMMON = {"failed_frac", "timeout_frac", "error_frac", "crashed_frac", "abstained_frac", "deferrals"}
 TIMES = {"run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s"}
 SPREAD = {"group_std", "no_spread_frac"}
-REQUESTS = {"requests", "deferrals"}
+REQUESTS = {"requests"}
 TOKENS = {"unknown", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"}
 
 
@@ -56,10 +56,20 @@ def test_spread_within_groups() -> None:
 @pytest.mark.parametrize("which", ["main", "all"])
 def test_a_log_line_has_six_metrics_of_each_function_unless_all_are_asked_for(which: Any) -> None:
     logged: dict[str, float] = {}
-    with Dispatcher([length], log_metrics=which) as dispatcher:
+    refused: list[str] = []
+
+    async def asks(text: str) -> float:
+        if text not in refused:
+            refused.append(text)
+            raise RetryAfter(0.0)
+        return 1.0
+
+    with Dispatcher([length, reward(asks)], log_metrics=which) as dispatcher:
         dispatcher.reward_funcs[0](completions=["a", "abc"], log_extra=None, log_metric=logged.__setitem__)
     assert "guerdon/tail_s" in logged
     assert names(logged, "length") == (MAIN if which == "main" else COMMON | TIMES | {"shared_frac"})
+    assert names(logged, "asks") == (MAIN | {DEFERRALS} if which == "main" else COMMON | TIMES)
+    assert logged["guerdon/asks/deferrals"] == 2
     assert dispatcher.replace(workers=1).options["log_metrics"] == which
 
 

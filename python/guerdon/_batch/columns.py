@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +98,8 @@ def collect(
             dataset[name] = Single(values)
         else:
             if not _is_list_like(values):
+                import difflib
+
                 close = difflib.get_close_matches(name, BATCH_OPTIONS, n=1)
                 meant = f" (did you mean {close[0]}=?)" if close else ""
                 raise _not_list(name, values, samples, f", and there is no option of that name{meant}")

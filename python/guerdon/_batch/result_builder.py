@@ -53,6 +53,19 @@ class ResultBuilder:
         return np.asarray(self.weights, np.float32)
 
     @cached_property
+    def _count_nonzero(self) -> Callable[[NDArray[np.uint8]], int]:
+        # `any` takes twice as long on an array of a few cells.
+        from numpy import count_nonzero
+
+        return count_nonzero
+
+    @cached_property
+    def _result_class(self) -> type[RewardBatch]:
+        from guerdon.results.reward_batch import RewardBatch
+
+        return RewardBatch
+
+    @cached_property
     def priced(self) -> dict[str, bool]:
         """The functions that make requests, and whether they have a price."""
         return {spec.name: all(plan.cost.price is not None for plan in spec.plans) for spec in self.specs if spec.plans}
@@ -77,6 +90,11 @@ class ResultBuilder:
     def _with_fallback(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.specs if spec.can_fall_back)
 
+    @cached_property
+    def _deferrable(self) -> frozenset[str]:
+        """The functions whose calls a server often puts off: those that make requests or await."""
+        return frozenset(spec.name for spec in self.specs if spec.is_async or spec.plans)
+
     @property
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
@@ -97,11 +115,9 @@ class ResultBuilder:
 
     def _warn_of_missing_usage(self, result: RewardBatch) -> None:
         """Warns once of a judge whose answers report no tokens: its costs are not known."""
-        import numpy as np
-
         for name in tuple(self._unbilled):
             used = result.usage[name]
-            is_scored = np.count_nonzero(result.status[..., result.functions.index(name)]) < len(result)
+            is_scored = self._count_nonzero(result.status[..., result.functions.index(name)]) < len(result)
             if used["unknown"] < used["requests"]:
                 self._unbilled.discard(name)
             elif used["requests"] and is_scored:
@@ -125,11 +141,9 @@ class ResultBuilder:
 
     def build(self, batch: BatchResult) -> RewardBatch:
         """The result of a complete batch."""
-        from guerdon.results.reward_batch import RewardBatch
-
         names, shapes = self._columns
-        kinds = self._gated, self._pure, self._cached, self._token_users, self._with_fallback
-        result = RewardBatch(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
+        kinds = self._gated, self._pure, self._cached, self._token_users, self._with_fallback, self._deferrable
+        result = self._result_class(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
         self._quiet.check(result.rewards, result.status)
         self._warn_of_missing_usage(result)
         for listener in self.listeners:
@@ -146,10 +160,7 @@ class ResultBuilder:
     def judge(self, result: RewardBatch) -> str | None:
         """Counts a result that no trainer brought, once; the error message if failures are too
         many."""
-        import numpy as np
-
-        # `any` takes twice as long on an array of a few cells.
-        if not result.failures() and not np.count_nonzero(result.status):  # all are OK
+        if not result.failures() and not self._count_nonzero(result.status):  # all are OK
             self.failure_rate.add_whole(len(result))
             return None
         counted, message = self.count(result)

@@ -48,6 +48,8 @@ def frozen(state: object) -> object:
 
 def step_of(state: object) -> int | None:
     """The training step that a trainer's state names, as ``global_step``; None without one."""
+    if state is None:
+        return None
     step = state.get("global_step") if isinstance(state, Mapping) else getattr(state, "global_step", None)
     found = integer(step)
     return found if found is not None and 0 <= found < 1 << 63 else None

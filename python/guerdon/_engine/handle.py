@@ -14,7 +14,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._functions.spec import FunctionSpec, with_members
@@ -290,8 +289,8 @@ def _start(
     parsing: dict[int, dict[str, int]] = {}
     for spec in specs:
         if spec.composition is not None:
-            # Parsers follow the members, in the order of their judges.
-            called, of = members.get(spec.name, []), spec.composition.members
+            # Parsers follow the functions that it calls, in the order of their judges.
+            called, of = members.get(spec.name, []), spec.composition.leaves
             judges = [position for position, member in zip(called, of, strict=False) if member.parser is not None]
             for judge, parser in zip(judges, called[len(of) :], strict=True):
                 parsing |= {judge: {"by": parser}, parser: {"of": judge}}
@@ -408,7 +407,7 @@ def _worker_setup(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | 
 
     return WorkerSetup(
         python=sys.executable,
-        folder=str(Path(__file__).parent.parent / "_worker"),
+        folder=os.path.join(os.path.dirname(os.path.dirname(__file__)), "_worker"),
         functions=_functions(specs, worker_env),
         environment=worker_environment.of_workers(_without_keys(specs, worker_env)),
     )

@@ -5,7 +5,6 @@ Readers of the message can change that call, but not the function's parameters o
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -74,6 +73,8 @@ class Factory:
         option = next((option for option, named in self.columns.items() if named == column), None)
         if option is None:
             return None
+        import difflib
+
         close = difflib.get_close_matches(column, list(dataset), n=1) or (list(dataset) if len(dataset) == 1 else ["…"])
         return self.short(**{option: close[0]})
 

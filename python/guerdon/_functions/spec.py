@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from guerdon._functions import options
@@ -51,8 +52,9 @@ class Composition:
             of two, without conditions, or of one alone, ``"pairwise"`` comparisons by one, or a
             ``"rubric"``, whose columns share one.
         names: Those of the members, as ``result.extra`` calls them.
-        members: They have no place in results, and follow all functions that do. A user's function
-            that reduces the scores of the others is the last, without a name.
+        members: They have no place in results, and follow all functions that do. Of votes, a panel,
+            a cascade or a fallback, they may be composed too. A user's function that reduces the
+            scores of the others is the last, without a name.
         reduce: What becomes of their scores; ``"function"``: what that function makes of them.
         needed: How many scores there must be.
         weights: One per member; empty: all count the same.
@@ -79,8 +81,14 @@ class Composition:
     place: int = 0
     in_turn: bool = False
 
+    @property
+    def leaves(self) -> tuple[FunctionSpec, ...]:
+        """The functions that it calls: members, and those that composed members call."""
+        each = ((member,) if member.composition is None else member.composition.leaves for member in self.members)
+        return tuple(chain.from_iterable(each))
+
     def native(self, positions: Sequence[int], visible: Mapping[str, int]) -> dict[str, Any]:
-        """Returns the form for the engine, which has its members, and then their parsers, at these
+        """Returns the form for the engine, which has its leaves, and then their parsers, at these
         positions, and functions with a place in results at the `visible` ones.
 
         Raises:
@@ -102,13 +110,21 @@ class Composition:
             }
         if self.comparisons is not None:
             return {"pairwise": {"function": positions[0], **asdict(self.comparisons)}}
-        members = dict(zip(self.names, positions, strict=False))
+        return self._opinions(iter(positions))
+
+    def _opinions(self, positions: Iterator[int]) -> dict[str, Any]:
+        """Returns the form of votes, a panel or a cascade, whose leaves have the next positions."""
+        members = [
+            {"function": next(positions)} if member.composition is None else member.composition._opinions(positions)
+            for member in self.members
+        ]
+        places = {name: place for place, name in enumerate(self.names)}
         rules = {
             "kind": self.kind,
-            "members": list(members.items()),
+            "members": list(zip(self.names, members, strict=False)),
             "votes": self.votes,
-            "reduce": {"function": positions[len(members)]} if self.reduce == "function" else self.reduce,
-            "accept": [condition.native(members) for condition in self.accept],
+            "reduce": members[-1] if self.reduce == "function" else self.reduce,
+            "accept": [condition.native(places) for condition in self.accept],
             "weights": list(self.weights),
             "needed": self.needed,
             "min_agreement": self.min_agreement,
@@ -116,10 +132,13 @@ class Composition:
         return {"opinions": rules}
 
     def identity(self) -> tuple[object, ...]:
-        """Everything beside its members that decides a score."""
+        """Everything beside its leaves that decides a score."""
         rules = self.reduce, self.needed, self.weights, self.min_agreement, self.votes, self.comparisons, *self.accept
         of_rubric = (self.columns, self.place, self.in_turn) if self.columns else ()
-        return self.kind, self.names, *rules, *of_rubric
+        composed = (
+            (member.name, member.composition.identity()) for member in self.members if member.composition is not None
+        )
+        return self.kind, self.names, *rules, *of_rubric, *composed
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,13 +230,13 @@ class FunctionSpec:
 
     @property
     def called(self) -> tuple[FunctionSpec, ...]:
-        """The functions that its calls run: its members and then their parsers, or itself."""
+        """The functions that its calls run: its leaves and then their parsers, or itself."""
         if self.composition is None:
             return (self,)
         if self.composition.place > 0:
             return ()  # the first column of its rubric calls them
-        members = self.composition.members
-        return (*members, *(member.parser for member in members if member.parser is not None))
+        leaves = self.composition.leaves
+        return (*leaves, *(leaf.parser for leaf in leaves if leaf.parser is not None))
 
     @property
     def plans(self) -> tuple[RequestPlan, ...]:
@@ -257,9 +276,21 @@ class FunctionSpec:
         than of calls, is the owner's."""
         policy = replace(self.policy, total_timeout=None, on_failure="nan", max_failure_rate=None)
         parser = None if self.parser is None else replace(self.parser, name=f"{name}/parse", member_of=owner)
+        member = self.with_members(lambda member: member.as_member_of(owner, f"{owner}/{member.name}"))
         return replace(
-            self, name=name, member_of=owner, policy=policy, run_if=None, pure=False, cache=None, parser=parser
+            member, name=name, member_of=owner, policy=policy, run_if=None, pure=False, cache=None, parser=parser
         )
+
+    def with_members(self, change: Callable[[FunctionSpec], FunctionSpec]) -> FunctionSpec:
+        """The function with changed members, if it has any."""
+        if self.composition is None:
+            return self
+        members = tuple(map(change, self.composition.members))
+        return replace(self, composition=replace(self.composition, members=members))
+
+    def with_fallback(self) -> FunctionSpec:
+        """The function where another one is called if it fails."""
+        return replace(self.with_members(FunctionSpec.with_fallback), has_fallback=True)
 
     def composed(self, composition: Composition) -> FunctionSpec:
         """The function, its calls being those of members: what is said of calls is theirs."""
@@ -347,7 +378,7 @@ class FunctionSpec:
             config["http"] = self.http.config(self.name, keys, self.tariff())
         if self.composition is not None:
             config["compose"] = self.composition.native(members, positions)
-            config["parsed"] = len(members) > len(self.composition.members)
+            config["parsed"] = len(members) > len(self.composition.leaves)
         if self.kernel is not None:
             config["kernel"] = self.kernel.config()
         return config

@@ -92,7 +92,8 @@ class Dump(Sequence[InFlight]):
         waiting: Samples by function that have neither an outcome nor a call in flight: they wait
             for a place, for a retry or for their group.
         throttled: Of the functions whose samples wait for a limit, or for a server that throttles
-            them: its endpoints, and for how many seconds.
+            them: its endpoints, and for how many seconds. Without endpoints ``"the function"``,
+            or ``""`` where it has no limit of its own.
         workers: Process ids of the workers alive.
         endpoints: Of each judge or reward service with several, by function: their state.
         nodes: With a cluster, of each node by name: its state, and how many calls it has of this
@@ -148,7 +149,8 @@ class Dump(Sequence[InFlight]):
             return ""
         endpoint, seconds = self.throttled[name]
         until = time.strftime("%H:%M:%S", time.localtime(self._taken + seconds))
-        return f": waits for the limit of {endpoint or 'the function'} until {until} (in {seconds:.3g} s)"
+        why = f"waits for the limit of {endpoint}" if endpoint else "put off by its server (429) or RetryAfter"
+        return f": {why} until {until} (in {seconds:.3g} s)"
 
     def __repr__(self) -> str:
         return f"<Dump of {plural(len(self), 'call')} in flight>"
@@ -176,13 +178,15 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
     throttled: dict[str, tuple[str, float]] = {}
     for spec, seconds in zip(specs, engine.limit_waits(), strict=True):
         if seconds is not None and waiting[owners[spec.name]]:
-            throttled.setdefault(owners[spec.name], (_endpoints(spec), seconds))
+            throttled.setdefault(owners[spec.name], (_place_of_limit(spec), seconds))
     return Dump(calls, waiting, engine.worker_pids(), several, nodes, throttled)
 
 
-def _endpoints(spec: FunctionSpec) -> str:
-    """The endpoints of a function's requests in few words; empty without any."""
-    shown = [] if spec.fleet is None else [spec.fleet.shown(url) for url, _ in spec.fleet.endpoints]
+def _place_of_limit(spec: FunctionSpec) -> str:
+    """The endpoints of a function's requests, or the function itself; empty without a limit."""
+    if spec.fleet is None:
+        return "" if spec.policy.limit is None else "the function"
+    shown = [spec.fleet.shown(url) for url, _ in spec.fleet.endpoints]
     return f"{shown[0]} and {len(shown) - 1} more" if len(shown) > 1 else "".join(shown)
 
 

@@ -6,10 +6,12 @@ No file that is there is replaced: nothing is written then.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any, Final
 
+from guerdon._system.extras import pip_install
 from guerdon.profile.exit_codes import SUCCESS, UsageError
 
 __all__ = ["add_to", "run"]
@@ -180,6 +182,8 @@ def run(options: argparse.Namespace) -> int:
     print(f"wrote {', '.join(str(folder / name) for name in files)}. Next:")
     if folder != Path():
         print(f"  cd {folder}")
+    if importlib.util.find_spec("rich") is None:
+        print(f"  {pip_install('cli')}  # for the table of guerdon profile")
     for line in _REWARDS.splitlines()[2:5]:
         print(f"  {line}")
     return SUCCESS

@@ -84,11 +84,11 @@ def _text(summary: dict[str, Any]) -> str:
     if summary["moments"]:
         lines.append(", ".join(f"{count} × {printable(name)}" for name, count in summary["moments"].items()))
     if summary["functions"]:
-        heads = ("function", "attempts", "failed", "retries", "running", "in all", "longest")
+        heads = ("function", "attempts", "failed", "retries", "deferred", "running", "in all", "longest")
         rows = [
             (
                 printable(name),
-                *(f"{function[key]}" for key in ("calls", "failed", "retries", "running")),
+                *(f"{function[key]}" for key in ("calls", "failed", "retries", "deferred", "running")),
                 seconds_text(function["busy_s"]),
                 _longest(**function),
             )

@@ -372,7 +372,7 @@ class Dispatcher(ScoringMethods):
         from guerdon._batch.kept_columns import KeptColumns
         from guerdon._insight.journal.plan import JournalPlan
 
-        return JournalPlan(journal, weights, self._options["incomplete"]), KeptColumns(
+        return JournalPlan(journal, weights, self._options["incomplete"], self.workers), KeptColumns(
             texts=journal.texts, columns=journal.columns
         )
 

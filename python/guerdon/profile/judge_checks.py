@@ -144,17 +144,16 @@ def _answered_at_all(result: Any) -> Any:
 def _plain(spec: FunctionSpec) -> FunctionSpec:
     """Without gates, caches and retries, so that there are no more requests than announced; a
     comparison asks about each pair once, in the order given."""
-    if spec.composition is not None:
-        members = tuple(_without_retries(member) for member in spec.composition.members)
-        once = spec.composition.comparisons and Comparisons("circular", None, "win_rate", both_orders=False)
-        spec = replace(spec, composition=replace(spec.composition, members=members, comparisons=once))
     spec = _without_retries(spec)
+    if spec.composition is not None and spec.composition.comparisons is not None:
+        once = Comparisons("circular", None, "win_rate", both_orders=False)
+        spec = replace(spec, composition=replace(spec.composition, comparisons=once))
     policy = replace(spec.policy, on_failure="nan", max_failure_rate=1.0)
     return replace(spec, run_if=None, cache=None, pure=False, policy=policy)
 
 
 def _without_retries(spec: FunctionSpec) -> FunctionSpec:
-    return replace(spec, policy=replace(spec.policy, retries=0))
+    return replace(spec.with_members(_without_retries), policy=replace(spec.policy, retries=0))
 
 
 def _few_at_once(spec: FunctionSpec) -> FunctionSpec:

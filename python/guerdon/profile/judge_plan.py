@@ -109,10 +109,10 @@ def _requests(spec: FunctionSpec) -> int:
     """Requests of one call, or of one comparison."""
     composition = spec.composition
     if composition is None:
-        return 1
+        return int(spec.lane == "http")
     if composition.in_turn:
         return len(composition.columns)
-    return composition.votes or sum(member.lane == "http" for member in composition.members)
+    return (composition.votes or 1) * sum(map(_requests, composition.members))
 
 
 def _cost(subject: Subject, cases: Sequence[Case], requests: int) -> float | None:

@@ -266,6 +266,7 @@ class _Profiling:
             mine.cut_short = None
             self.done += len(self.checks)
             return  # it scored no row
+        unanswered: dict[str, list[str]] = {}
         for check in self.checks:
             self._next(mine.name, check.id)
             try:
@@ -274,9 +275,12 @@ class _Profiling:
                 mine.cut_short = _TIME_LIMIT
                 continue
             except GuerdonError as error:
-                mine.findings.append(Finding("unchecked", "warning", f"The check {check.id!r} had no answer: {error}"))
+                unanswered.setdefault(str(error), []).append(repr(check.id))
                 continue
             mine.checks.append(check.id)
+        for reason, names in unanswered.items():
+            one = f"The check{'s' if len(names) > 1 else ''} {', '.join(names)} had no answer: {reason}"
+            mine.findings.append(Finding("unchecked", "warning", one))
 
     def _advise(self, mine: FunctionProfile) -> None:
         if mine.measurement is None:

@@ -45,7 +45,8 @@ class StandIn:
     """
 
     def __init__(self, spec: FunctionSpec, mode: str, cases: int) -> None:
-        self.target = spec.target
+        # Its target would be pickled by value: its module has the decorated function.
+        self.item = spec.item
         self.cases = cases
         self.wants = spec.wants
         self.lists = spec.shape == "batch" or spec.shape == "group"
@@ -88,9 +89,9 @@ class StandIn:
     def _function(self) -> Callable[..., Any]:
         ready = self.ready
         if ready is None:
+            target: Any = getattr(self.item, "__guerdon_target__", self.item)
             if self.stateful:
-                getattr(self.target, "setup", lambda: None)()
-            target: Any = self.target
+                getattr(target, "setup", lambda: None)()
             ready = self.ready = target.score if self.stateful else target
         return ready
 

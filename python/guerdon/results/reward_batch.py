@@ -133,6 +133,7 @@ class RewardBatch:
         cached: frozenset[str] = frozenset(),
         token_users: frozenset[str] = frozenset(),
         with_fallback: frozenset[str] = frozenset(),
+        deferrable: frozenset[str] = frozenset(),
     ) -> None:
         self._batch: BatchResult | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
@@ -142,6 +143,7 @@ class RewardBatch:
         self._cached = cached
         self._token_users = token_users
         self._with_fallback = with_fallback
+        self._deferrable = deferrable
         self.incomplete = incomplete
         self.functions = tuple(functions)
         # a copy: users may change it

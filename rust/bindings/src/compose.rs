@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use guerdon_core::compose::{
-    Composite, Criterion, Members, Opinions, Pairwise, PairwiseScore, Reduce, Reduction, Schedule,
+    Composite, Criterion, Member, Members, Opinions, Pairwise, PairwiseScore, Reduce, Reduction, Schedule,
 };
 use guerdon_core::function::{Condition, FunctionId};
 use serde::{Deserialize, Deserializer};
@@ -21,9 +21,9 @@ enum CompositeArg {
 #[serde(deny_unknown_fields)]
 struct OpinionsArg {
     kind: String,
-    /// Names in `result.extra`, and positions.
-    members: Vec<(String, FunctionId)>,
-    /// The most calls of the only member; `None`: each member is called once.
+    /// The names in `result.extra`, each with its member.
+    members: Vec<(String, MemberArg)>,
+    /// The most calls of the only member, a function; `None`: each member is called once.
     votes: Option<usize>,
     reduce: Reduce,
     weights: Vec<f64>,
@@ -31,6 +31,14 @@ struct OpinionsArg {
     min_agreement: Option<f64>,
     /// Conditions on the scores of a cascade's members.
     accept: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MemberArg {
+    /// Its position.
+    Function(FunctionId),
+    Opinions(OpinionsArg),
 }
 
 /// Rule for the pairs of a comparison; `rounds` are those of "swiss".
@@ -86,8 +94,13 @@ impl CompositeArg {
 impl OpinionsArg {
     fn opinions(self) -> Opinions {
         let Self { kind, members, votes, reduce, weights, needed, min_agreement, accept } = self;
+        let member = |(name, member)| match member {
+            MemberArg::Function(function) => (name, Member::Function(function)),
+            MemberArg::Opinions(opinions) => (name, Member::Opinions(Box::new(opinions.opinions()))),
+        };
+        let members: Vec<_> = members.into_iter().map(member).collect();
         let members = match (votes, &members[..], &*kind) {
-            (Some(votes), [(_, function), ..], _) => Members::Votes { function: *function, votes },
+            (Some(votes), [(_, Member::Function(function))], _) => Members::Votes { function: *function, votes },
             (.., "fallback" | "cascade") => Members::Cascade { members, accept, is_fallback: kind == "fallback" },
             _ => Members::Panel(members),
         };

@@ -12,8 +12,8 @@ use crate::report::NamedExtra;
 /// Name of the value by which a judge reports the answer that its parser is to read.
 pub const ANSWER: &str = "answer to parse";
 
-/// Name of the value by which a judge reports its scores by several criteria and its reasons: a
-/// list of a number or `None`, and a text or `None`, for each criterion.
+/// Name of the value by which a judge reports its scores by several criteria and its reasons: one
+/// list of a number or `None`, and then a text or `None`, for each criterion.
 pub const JUDGMENTS: &str = "judgments";
 
 /// A member call to be made.

@@ -300,9 +300,9 @@ impl Job {
         if !frame.function().columns.is_empty() {
             // Its cells are those of a rubric's columns.
             let score = |cell| if let Cell::Value(score) = cell { Extra::Number(score) } else { Extra::None };
-            let judgment = |cell| Extra::List(vec![score(cell), Extra::from("so")]);
+            let judgment = |cell| [score(cell), Extra::from("so")];
             let mut report = Report::default();
-            report.add(0, JUDGMENTS, Extra::List(cells.into_iter().map(judgment).collect()));
+            report.add(0, JUDGMENTS, Extra::List(cells.into_iter().flat_map(judgment).collect()));
             frame.report(call, report);
             cells = vec![Cell::Abstained];
         }

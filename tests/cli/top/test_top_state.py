@@ -49,6 +49,12 @@ def test_samples_that_run_are_counted_where_all_calls_are_listed(in_flight: int,
     assert [function["in_flight"] for function in read(answer, 1)["functions"]] == running
 
 
+@pytest.mark.parametrize(("nodes", "running"), [([], 0), ([{"name": "a"}], 2)])
+def test_calls_do_not_run_before_the_first_worker(nodes: list[dict[str, str]], running: int) -> None:
+    answer = json.dumps(state(1, calls_in_flight=0, in_flight=[], workers=[], nodes=nodes)).encode()
+    assert [function["in_flight"] for function in read(answer, 1)["functions"]] == [running, 1]
+
+
 @settings(max_examples=max(1, settings().max_examples // 4))
 @given(st.dictionaries(PARTS, JSON, max_size=8))
 def test_any_object_is_read(changes: dict[str, object]) -> None:

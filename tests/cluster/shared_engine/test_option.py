@@ -28,6 +28,7 @@ async def length_here(text: str) -> float:
 
 @reward(lane="thread", node="any")
 def process_of_thread(text: str) -> float:
+    print(f"scoring {text}", flush=True)
     return float(os.getpid())
 
 
@@ -86,7 +87,7 @@ def test_functions_of_other_lanes_stay(folder: Path) -> None:
     assert not (folder / "guerdon").exists()
 
 
-def test_functions_of_other_lanes_with_any_node_run_in_the_engine() -> None:
+def test_functions_of_other_lanes_with_any_node_run_in_the_engine(capfd: pytest.CaptureFixture[str]) -> None:
     functions = [length, process_of_thread, process_of_loop]
     with Dispatcher(functions, cluster="host", workers=1) as dispatcher:
         result = dispatcher.score(completions=["a", "b"], num_generations=2)
@@ -94,6 +95,8 @@ def test_functions_of_other_lanes_with_any_node_run_in_the_engine() -> None:
         process = float(name.rsplit(" ", 1)[1])
         assert process != os.getpid()
         assert result.rewards.tolist() == [[[1.0, process, process], [1.0, process, process]]]
+    out, err = capfd.readouterr()
+    assert (out, sorted(err.split("scoring ")[1:])) == ("", ["a\n", "b\n"])
 
 
 @pytest.mark.fault(

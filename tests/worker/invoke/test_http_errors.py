@@ -101,6 +101,9 @@ def test_a_failed_connection_is_no_timeout() -> None:
     assert http_status_of(ConnectionResetError()) == BROKEN
     assert http_status_of(TimeoutError()) is None
     assert http_status_of(ValueError("no judgement")) is None
+    answered = ConnectionResetError()
+    answered.response = respond(200)  # type: ignore[attr-defined]  # as requests has it
+    assert http_status_of(answered) is None
 
 
 def test_nothing_raises() -> None:

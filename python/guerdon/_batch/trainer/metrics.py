@@ -34,6 +34,10 @@ FALLBACK: Final = "fallback_frac"
 """Logged for each function with a fallback, with any ``log_metrics``: nothing else in a log shows
 a judge that is down."""
 
+DEFERRALS: Final = "deferrals"
+"""Logged for each judge, service and async function, with any ``log_metrics``: nothing else in a
+log shows a server that refuses calls (429)."""
+
 _FRACTIONS: Final = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES: Final = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
 
@@ -62,9 +66,9 @@ def metrics_of(result: RewardBatch, which: LogMetrics = "all") -> dict[str, floa
         of_function.update(_spread(result.rewards[:, :, place]))
         of_function.update((key, timings[key]) for key in _TIMES if timings[key] == timings[key])
         of_function.update(_used(result, name))
-        if name in result._priced:
-            of_function["deferrals"] = timings["deferrals"]
-        shown = of_function.keys() if which == "all" else of_function.keys() & (MAIN | {FALLBACK})
+        of_function[DEFERRALS] = timings["deferrals"]
+        always = MAIN | {FALLBACK, *([DEFERRALS] if name in result._deferrable else [])}
+        shown = of_function.keys() if which == "all" else of_function.keys() & always
         logged = ((key, value) for key, value in of_function.items() if key in shown)
         metrics.update((f"guerdon/{name}/{key}", value) for key, value in logged)
     return metrics

@@ -36,11 +36,13 @@ class JournalConfig(TypedDict):
 
 @dataclass(frozen=True)
 class JournalPlan:
-    """A dispatcher's journal, the weights of its functions and its option ``incomplete``."""
+    """A dispatcher's journal, the weights of its functions, its option ``incomplete`` and its
+    number of workers."""
 
     journal: Journal
     weights: Sequence[float]
     incomplete: str
+    workers: int
 
     def config(self, specs: Sequence[FunctionSpec]) -> JournalConfig:
         """Returns the settings for the engine of these functions, in this process."""
@@ -57,6 +59,11 @@ class JournalPlan:
                 {"name": spec.name, "version": source_version(spec), "weight": weight} for spec, weight in pairs
             ],
             texts=[*texts, *(f"column_{name}" for name in journal.columns)],
-            dispatcher=dispatcher_text(self.incomplete, [spec.name for spec in specs if spec.can_fall_back]),
+            dispatcher=dispatcher_text(
+                self.incomplete,
+                {spec.name: spec.lane for spec in specs if spec.member_of is None},
+                self.workers,
+                [spec.name for spec in specs if spec.can_fall_back],
+            ),
             rotate=journal.rotate,
         )

@@ -7,7 +7,7 @@ and chosen columns (``prompt``, ``completion``, ``column_<name>``) come behind t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from guerdon._system.extras import pip_install
@@ -28,9 +28,11 @@ __all__ = [
     "is_text",
     "json_object",
     "kinds_of",
+    "lanes_of",
     "plain_type",
     "problem_of",
     "text_column",
+    "workers_of",
 ]
 
 SCHEMA: Final = "1"
@@ -168,25 +170,45 @@ def kinds_of(schema: Any) -> dict[str, str]:
     return {name: "json" if given.get(name) == "json" else "text" for name in names}
 
 
-def dispatcher_text(incomplete: str, fallbacks: Sequence[str] = ()) -> str:
+def dispatcher_text(incomplete: str, lanes: Mapping[str, str], workers: int, fallbacks: Sequence[str] = ()) -> str:
     """Returns the facts on the dispatcher for the metadata of a part.
 
     Args:
+        lanes: The lane of each function.
+        workers: Number of worker processes.
         fallbacks: Names of the functions with a fallback.
     """
-    return json.dumps({"incomplete": incomplete, **({"fallbacks": list(fallbacks)} if fallbacks else {})})
+    facts: dict[str, Any] = {"incomplete": incomplete, "lanes": dict(lanes), "workers": workers}
+    return json.dumps({**facts, **({"fallbacks": list(fallbacks)} if fallbacks else {})})
+
+
+def lanes_of(schema: Any) -> dict[str, str]:
+    """Returns the lane of each function; nothing where a part does not name them."""
+    found = _facts(schema).get("lanes")
+    return {name: str(lane) for name, lane in found.items()} if isinstance(found, dict) else {}
+
+
+def workers_of(schema: Any) -> int | None:
+    """Returns the number of worker processes; None where a part does not name it."""
+    found = _facts(schema).get("workers")
+    return found if isinstance(found, int) else None
 
 
 def fallbacks_of(schema: Any) -> frozenset[str]:
     """Returns the names of the functions with a fallback."""
-    found = json_object((schema.metadata or {}).get(DISPATCHER_KEY)).get("fallbacks")
+    found = _facts(schema).get("fallbacks")
     return frozenset(found) if isinstance(found, list) and all(isinstance(name, str) for name in found) else frozenset()
 
 
 def is_summed(schema: Any) -> bool:
     """Returns whether a sample on which a function failed had the sum of the others as its total.
     A table that someone made of a journal may not say so."""
-    return json_object((schema.metadata or {}).get(DISPATCHER_KEY)).get("incomplete") == "sum"
+    return _facts(schema).get("incomplete") == "sum"
+
+
+def _facts(schema: Any) -> dict[str, Any]:
+    """Returns the facts on the dispatcher that wrote a part."""
+    return json_object((schema.metadata or {}).get(DISPATCHER_KEY))
 
 
 def json_object(text: bytes | str | None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from typing import Final
 
 from guerdon._system.units import integer
@@ -39,6 +38,8 @@ def resolved(given: int | str, local_rank: int) -> str:
     Raises:
         OSError: The name of the host can't be found, or there is no such port.
     """
+    import socket  # not by `import guerdon`
+
     host, port = (LOOPBACK, given) if isinstance(given, int) else _parts(given)
     if port:
         port += local_rank

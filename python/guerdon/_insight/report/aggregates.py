@@ -43,6 +43,7 @@ def aggregates(summary: Summary) -> dict[str, Any]:
         "runs": {readable(name): count for name, count in known.runs.items()},
         "steps": chosen.steps_text() if chosen.of_steps else None,
         "left_out_functions": [shortened(readable(name), 200) for name in known.left_out_functions],
+        "workers": next((part.workers for part in reversed(summary.journal.parts) if part.workers), None),
         "ranks": {str(rank): count for rank, count in sorted(tally.ranks.items())},
         "first": None if tally.first is None else tally.first.isoformat(),
         "last": None if tally.last is None else tally.last.isoformat(),
@@ -70,12 +71,13 @@ def function_name(summary: Summary, place: int) -> str:
 
 
 def _function(summary: Summary, place: int) -> dict[str, Any]:
-    tally, groups = summary.tally, summary.groups
+    tally, groups, parts = summary.tally, summary.groups, summary.journal.parts
     status = tally.status[place].sum(axis=0)
     rows, failed = int(status.sum()), int(tally.failed()[place].sum())
     mean, std = tally.rewards.over(place)
     found: dict[str, Any] = {
         "rows": rows,
+        "lane": next((lane for part in reversed(parts) if (lane := part.lanes.get(summary.names[place]))), None),
         "rewards": int(tally.rewards.count[place].sum()),
         "mean": number(mean),
         "std": number(std),
@@ -89,6 +91,7 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "histogram": _histogram(summary, place),
         "versions": _versions(summary, place),
         **{name: number(sums[place].sum()) for name, sums in tally.sums.items()},
+        "repeated_share": ratio(tally.attempts[place] - tally.called[place], tally.attempts[place]),
         "run_total_s": number(tally.run_total[place].sum()),
         **{name: _percentiles(times, place) for name, times in tally.times.items()},
         **_groups(groups, place),

@@ -30,9 +30,19 @@ LIMITS: Final = {
     "fallback": 0.5,
     "work": 0.1,
     "errors": 3.0,
+    "repeated": 0.1,
 }
 """Shares, correlations, seconds, rows, seconds of run time for each of waiting, and standard
 errors, beyond which something is worth a sentence."""
+
+_WAITS: Final = {
+    "process": "for a free worker{workers}: `guerdon profile` says which lane it should have, and how many workers.",
+    "thread": "for a free thread: `guerdon profile` says which lane it should have.",
+    "asyncio": "because it blocks its event loop (`guerdon profile` tells), or because its limit holds them back.",
+    "repeated": "and {share} of its attempts were repeats: its server refuses them (429), or they failed and were retried.",
+    "": "for a free worker or thread: `guerdon profile` says which lane it should have, and how many workers.",
+}
+"""Reasons why calls of a function wait, by its lane; "repeated" is for calls made again."""
 
 _MOST_OF_A_KIND: Final = 3
 _MOST: Final = 12
@@ -252,7 +262,7 @@ def _waiting(figures: dict[str, Any]) -> Iterator[Finding]:
     """Yields the functions whose calls wait longer than they run, and for what."""
     for name, each in figures["functions"].items():
         waited, ran = each["queue_s"]["p50"] or 0.0, each["run_s"]["p50"] or 0.0
-        judge = each["prompt_tokens"] or each["completion_tokens"]
+        judge = each["prompt_tokens"] or each["completion_tokens"] or each["lane"] == "http"
         # Requests wait for no other function.
         if waited <= max(ran, LIMITS["waits_s"]) or not (
             _explains(figures, each, waited) or (judge and waited > LIMITS["slow_s"])
@@ -262,11 +272,15 @@ def _waiting(figures: dict[str, Any]) -> Iterator[Finding]:
         if judge:
             message = f"Requests of {name} {times}: its limit holds them back, or the server does (429)."
         else:
-            message = (
-                f"Calls of {name} {times}, for a free worker or thread: `guerdon profile` says which lane it should have, and how "
-                "many workers."
-            )
+            message = f"Calls of {name} {times}, {_waits_for(figures, each)}"
         yield _finding("warning", "latency", message)
+
+
+def _waits_for(figures: dict[str, Any], function: dict[str, Any]) -> str:
+    """Returns what the calls of a function wait for, as far as its lane and its attempts tell."""
+    share, workers = function["repeated_share"] or 0.0, figures["workers"]
+    why = _WAITS["repeated"] if share >= LIMITS["repeated"] else _WAITS.get(function["lane"] or "", _WAITS[""])
+    return why.format(workers=f" (workers={workers})" if workers else "", share=format_share(share))
 
 
 def _most_time(figures: dict[str, Any], longest: str) -> str:

@@ -64,6 +64,8 @@ class Tally:
         histogram: Rewards by bin, ``[F, B + 1, bins]``.
         times: `TimeBins` of ``run_s`` and ``queue_s``.
         run_total: Seconds that all calls ran; a call that scored several samples counts once.
+        called, attempts: Rows of samples that a call was made for, and the attempts of these calls,
+            by function.
         fallbacks: Rows that a judge's fallback scored, by function.
         why: The reason of one of them, by function.
     """
@@ -81,6 +83,8 @@ class Tally:
         self.histogram = np.zeros((*self.shape, max(BINS, MOST_VALUES)), np.int64)
         self.times = {name: TimeBins(self.shape) for name in ("run_s", "queue_s")}
         self.run_total = np.zeros(self.shape)
+        self.called = np.zeros(functions, np.int64)
+        self.attempts = np.zeros(functions, np.int64)
         self.sums = {name: np.zeros(self.shape) for name in _SUMS}
         self.fallbacks = np.zeros(functions, np.int64)
         self.why: dict[int, str] = {}
@@ -131,6 +135,8 @@ class Tally:
         # Not those that were skipped or cancelled before their first call, nor those that got the
         # answer of an identical call, which took them no time.
         called = (attempts > 0) & ~(floats(rows.batch, "run_s") <= 0)
+        self.called += np.bincount(rows.function[called], minlength=len(self.called))
+        self.attempts += np.bincount(rows.function, np.where(called, attempts, 0), len(self.attempts)).astype(np.int64)
         for name, times in self.times.items():
             seconds = floats(rows.batch, name)
             known = called & np.isfinite(seconds)

@@ -1,10 +1,10 @@
 """One function on an event loop: runner tasks that take its calls.
 
-A runner takes a call, awaits it, stores the result, and takes the next. One idle runner is ready:
-if the call suspends, the idle one takes the next. A call has the same meaning as in a separate
-task: a runner that a call left changed, or that someone holds on to, ends with that call. However a
-runner ends, a callback ends its running call and takes over the others: a batch never waits for a
-runner that has ended.
+A runner takes a call, awaits it, stores the result, and takes the next. While calls wait, an idle
+runner is ready: if the call suspends, the idle one takes the next. A call has the same meaning as
+in a separate task: a runner that a call left changed, or that someone holds on to, ends with that
+call. However a runner ends, a callback ends its running call and takes over the others: a batch
+never waits for a runner that has ended.
 """
 
 from __future__ import annotations
@@ -129,6 +129,10 @@ class LoopFunction:
             self._spare = True
             self._start(None, None)
 
+    def _has_later(self, load: FrameArguments) -> bool:
+        """Returns whether a frame waits behind this one."""
+        return bool(self._loads) and self._loads[-1] is not load
+
     def _start(self, load: FrameArguments | None, index: int | Turn | None) -> None:
         if not self._ending:
             self._count += 1
@@ -172,6 +176,7 @@ class LoopFunction:
             frame, values, size = load.frame, load.values, 1
             call, function = self._caller(load)
             ok = None if values is None or call.wants_records else frame.ok
+            last = load.view.calls - 1
             while index is not None:
                 if not isinstance(index, int):  # a `Turn`
                     if index.report:
@@ -184,7 +189,8 @@ class LoopFunction:
                 runner.call = index
                 if runner.spare:
                     runner.spare = self._spare = False
-                if not self._spare and self._count < self._limit:
+                # An idle runner behind the last call would have no work; the next frame starts one.
+                if not self._spare and self._count < self._limit and (index < last or self._has_later(load)):
                     self._spare = True
                     self._start(None, None)
                 try:

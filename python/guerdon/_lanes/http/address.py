@@ -2,6 +2,7 @@
 
 - A wrong address is refused, never guessed at: ``http:host`` and ``http:///host`` are wrong.
 - An address is shown without user name and password, and without what follows "?" or "#".
+- A host name in other letters than ASCII is written in Punycode, as the name service has it.
 - Only a small regular file is read: a device or a pipe would block or never end.
 """
 
@@ -58,7 +59,17 @@ def address(function: str, option: str, value: object) -> str:
             f"{wrong}{redacted_url(url)!r}: {secret!r} looks like a key, which would show in the logs of servers on the way. Pass it "
             "as api_key_env= or api_key_file=, with headers={'the-header': '{key}'} if it is no bearer token."
         )
-    return url
+    try:
+        return _with_ascii_host(url)
+    except UnicodeError as error:
+        raise RegistrationError(f"{wrong}{redacted_url(url)!r}: its host is no name of a host: {error}.") from None
+
+
+def _with_ascii_host(url: str) -> str:
+    if url.isascii():
+        return url
+    scheme, host, rest = re.split("(?<=://)([^/?#:]+)", url, maxsplit=1)
+    return scheme + host.encode("idna").decode() + rest
 
 
 def _is_secret(name: str) -> bool:

@@ -71,7 +71,8 @@ class CompositeReward(HttpReward):
 
 
 def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
-    """A function that can be a member.
+    """A function that can be a member: a composite too, unless it scores whole groups or several
+    columns, or the owner compares.
 
     Args:
         owner: The name of the function that calls it.
@@ -89,13 +90,16 @@ def member_spec(owner: str, kind: str, member: object) -> FunctionSpec:
     spec = spec_of(member)
     judge = _parsed(spec)
     if spec.composition is not None and judge is None:
-        instead = "Put it into the dispatcher's list itself; run_if= says for which samples it is called."
-        if spec.composition.kind == "votes":
-            several = ", or list the function several times, each with a name= of its own"
-            instead = f"Leave out votes={several if kind == 'panel' else ''}."
-        raise RegistrationError(
-            f"{wrong}the member {spec.name!r} makes several calls itself: a {kind} takes functions that make one. {instead}"
-        )
+        if kind == "comparison":
+            raise RegistrationError(
+                f"{wrong}the member {spec.name!r} makes several calls itself: a comparison takes a function that makes one."
+            )
+        if spec.composition.kind in ("pairwise", "rubric"):
+            what = "a whole group" if spec.composition.kind == "pairwise" else "several columns"
+            raise RegistrationError(
+                f"{wrong}the member {spec.name!r} scores {what} at once: a {kind} is about one sample. Put it into the "
+                "dispatcher's list itself; run_if= says for which samples it is called."
+            )
     if spec.shape != "sample" or spec.finish is not None:
         whole = "the whole batch" if spec.shape == "batch" else "a whole group"
         raise RegistrationError(
@@ -126,11 +130,22 @@ def member_specs(owner: str, kind: str, members: object) -> list[FunctionSpec]:
     if not 2 <= len(members) <= _MOST_MEMBERS:
         raise RegistrationError(f"{wrong}members: expected a list of 2 to {_MOST_MEMBERS} functions.")
     specs = [member_spec(owner, kind, member) for member in members]
-    names = [spec.name for spec in specs]
+    called = sum(len(_leaves(spec)) for spec in specs)
+    if called > _MOST_MEMBERS:
+        raise RegistrationError(f"{wrong}members: they call {called} functions, more than {_MOST_MEMBERS}.")
+    names = [path for spec in specs for path in _paths(spec)]
     for each in names:
         if names.count(each) > 1:
             raise RegistrationError(f"{wrong}two members are called {each!r}. Give each a name= of its own.")
     return specs
+
+
+def _paths(spec: FunctionSpec) -> Iterator[str]:
+    """The names of a member, and of those that it calls, in ``result.extra``."""
+    yield spec.name
+    if spec.composition is not None and spec.composition.kind != "votes":  # theirs have no names
+        for member in spec.composition.members:
+            yield from _paths(member)
 
 
 def composed_of(
@@ -146,7 +161,7 @@ def composed_of(
     """
     make, given = made
     folder, _ = checked_cache(name, given["cache"], given["cache_version"], pure=None)
-    local = next((spec.name for spec in members if spec.lane != "http"), None)
+    local = next((spec.name for spec in members if not _is_of_judges(spec)), None)
     if folder is not None and local is not None:
         raise RegistrationError(
             f"reward function {name!r}: cache= is for {composition.kind}s of judges, and the member {local!r} is none."
@@ -170,6 +185,15 @@ def composed_of(
             composition=composition,
         ),
     )
+
+
+def _leaves(spec: FunctionSpec) -> tuple[FunctionSpec, ...]:
+    return (spec,) if spec.composition is None else spec.composition.leaves
+
+
+def _is_of_judges(spec: FunctionSpec) -> bool:
+    """Returns whether all members are judges or reward services; a reduce may be a function."""
+    return all(leaf.lane == "http" or leaf.reduces for leaf in _leaves(spec))
 
 
 def _of_calls(spec: FunctionSpec) -> Iterator[tuple[str, object, object]]:
@@ -362,16 +386,25 @@ def with_fallback(made: HttpReward, fallback: object, votes: int) -> FunctionSpe
     judge = made.spec
     wrong = f"reward function {judge.name!r}: "
     if votes != 1:
-        raise RegistrationError(f"{wrong}fallback= with votes={votes}: a judge with a fallback is asked once.")
+        raise RegistrationError(
+            f"{wrong}fallback= with votes={votes}: a judge with a fallback is asked once. Put the judge with votes= and the "
+            "fallback into guerdon.cascade."
+        )
     if is_given(made, "pure", True):
         raise RegistrationError(f"{wrong}fallback= with pure=True, which is for functions by themselves.")
     second = member_spec(judge.name, "judge with a fallback", fallback)
     if second.name == judge.name:
         raise RegistrationError(f"{wrong}its fallback is called {judge.name!r}, too. Give that a name= of its own.")
-    if judge.cache is not None and second.lane != "http":
+    inner = () if second.composition is None else second.composition.names
+    taken = next((each for each in inner if each in ("by", "failed")), None)
+    if taken is not None:
+        raise RegistrationError(
+            f"{wrong}a member of its fallback is called {taken!r}, as a value in result.extra is. Give it another name=."
+        )
+    if judge.cache is not None and not _is_of_judges(second):
         raise RegistrationError(f"{wrong}cache= is for judges alone, and the fallback {second.name!r} is none.")
     members = (
-        replace(judge.as_member_of(judge.name, f"{judge.name}/{judge.name}"), has_fallback=True),
+        judge.as_member_of(judge.name, f"{judge.name}/{judge.name}").with_fallback(),
         second.as_member_of(judge.name, f"{judge.name}/{second.name}"),
     )
     composed = judge.composed(Composition("fallback", (judge.name, second.name), members, reduce="median", needed=1))

@@ -138,9 +138,13 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
         index = visible.get(columns[0], index) if columns else index
     composition = None if index is None else specs[index].composition
     # Votes have one member, and so has a judge with a parser of the user's.
-    names = ("",) if composition is None or len(composition.names) == 1 else composition.names
+    is_alone = composition is None or len(composition.names) == 1
     called = () if index is None else specs[index].called
-    fleets = {name: (spec, spec.fleet) for name, spec in zip(names, called, strict=False) if spec.fleet is not None}
+    fleets = {
+        "" if is_alone else spec.name.removeprefix(f"{function}/"): (spec, spec.fleet)
+        for spec in called
+        if spec.fleet is not None
+    }
     if not fleets:
         with_fleets = (spec.name for spec in specs if any(each.fleet is not None for each in spec.called))
         listed = ", ".join(map(repr, with_fleets)) or "none"

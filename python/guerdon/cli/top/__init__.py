@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         return _once(board, options.timeout, as_json=True)
     if importlib.util.find_spec("rich") is None:
-        raise UsageError(f"guerdon top draws with rich: {pip_install('cli')}. --json works without it.")
+        raise UsageError(f"guerdon top draws with rich, --once too: {pip_install('cli')}. Or use --json.")
     if options.once or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         return _once(board, options.timeout, as_json=False)
     from guerdon.cli.top.terminal import show

@@ -52,6 +52,7 @@ _SHAPE: Final[State] = {
     "functions": [_FUNCTION],
     "in_flight": [_CALL],
     "endpoints": [_ENDPOINT],
+    "nodes": [{"name": ""}],
     "workers": [{"pid": 0, "function": "", "rss_bytes": 0}],
     "stats": {},
 }
@@ -105,12 +106,13 @@ def failed(function: State) -> int:
 
 def _count_running(state: State) -> None:
     """Sets ``in_flight`` of each function to the samples that run, where the state lists all calls:
-    the engine's own figure counts what workers have in hand by frames."""
+    the engine's own figure counts what workers have in hand by frames, or get when they start."""
     if state["calls_in_flight"] > len(state["in_flight"]):
         return
     for function in state["functions"]:
         mine = [call for call in state["in_flight"] if call["function"] == function["name"]]
-        if mine:  # kernels are not listed
+        starts = function["lane"] in ("process", "code") and not (state["workers"] or state["nodes"])
+        if mine or starts:  # kernels are not listed
             function["in_flight"] = sum(max(1, int(call["samples"])) for call in mine)
 
 

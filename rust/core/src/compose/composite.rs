@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use crate::compose::criterion::{Criterion, CriterionCall};
-use crate::compose::opinions::{Opinions, OpinionsCall};
+use crate::compose::opinions::Opinions;
+use crate::compose::opinions_call::OpinionsCall;
 use crate::compose::pairwise::{Pairwise, PairwiseCall};
 use crate::compose::step::{CompositeResult, NextStep};
 use crate::member_call::{MemberCall, MemberEnd};
@@ -55,7 +56,7 @@ impl Composite {
     pub(super) fn begin(&self, first: usize, size: usize) -> (CompositeCall, NextStep) {
         match self {
             Self::Opinions(opinions) => {
-                let (call, calls) = opinions.begin(first);
+                let (call, calls) = opinions.begin(first, 0);
                 (CompositeCall::Opinions(call), NextStep::call(calls))
             }
             Self::Pairwise(pairwise) => {
@@ -103,7 +104,11 @@ impl CompositeCall {
     /// The member calls that are under way.
     pub(super) fn open(&self, composite: &Composite) -> Vec<MemberCall> {
         match (self, composite) {
-            (Self::Opinions(call), _) => call.open(),
+            (Self::Opinions(call), _) => {
+                let mut open = Vec::new();
+                call.add_open(&mut open);
+                open
+            }
             (Self::Pairwise(call), Composite::Pairwise(pairwise)) => call.open(pairwise.function),
             (Self::Criterion(call), _) => call.open(),
             (Self::Pairwise(_), _) => Vec::new(),
@@ -118,7 +123,7 @@ impl CompositeCall {
     /// Returns the time from the start of the first member call that ran until now.
     pub(super) fn times(&self, now_ns: u64) -> Times {
         let started = match self {
-            Self::Opinions(call) => call.ends().map(|end| end.outcome.times.started_ns).filter(|ns| *ns != 0).min(),
+            Self::Opinions(call) => call.started_ns(),
             Self::Pairwise(call) => call.started_ns,
             Self::Criterion(call) => call.started_ns,
         };

@@ -84,10 +84,11 @@ impl Criterion {
 
     /// Returns the score of this column in the result of its request.
     fn judged(&self, end: &MemberEnd) -> CompositeResult<Cell> {
-        let (mut report, mut judgments) = (Report::default(), None);
+        let (mut report, mut judgment) = (Report::default(), None);
+        let place = if self.in_turn { 0 } else { self.place };
         for (name, value) in &end.extra {
             match value {
-                Extra::List(all) if name == JUDGMENTS => judgments = all.get(if self.in_turn { 0 } else { self.place }),
+                Extra::List(all) if name == JUDGMENTS => judgment = all.chunks_exact(2).nth(place),
                 // Other values are about the whole answer, and are reported once.
                 _ if self.in_turn || self.place == 0 => report.add(0, name.clone(), value.clone()),
                 _ => {}
@@ -104,14 +105,13 @@ impl Criterion {
             let failure = Failure { kind, traceback, ..Failure::error(end.reason().unwrap_or_default()) };
             return (Err(failure), report, None);
         }
-        let Some(Extra::List(judgment)) = judgments else {
+        let Some([score, reason]) = judgment else {
             return (Err(Failure::error("internal error: no judgment".to_owned())), report, None);
         };
-        if let Some(Extra::Text(reason)) = judgment.get(1) {
+        if let Extra::Text(reason) = reason {
             report.add(0, "reason", reason.clone());
         }
-        let cell =
-            if let Some(Extra::Number(score)) = judgment.first() { Cell::Value(*score) } else { Cell::Abstained };
+        let cell = if let Extra::Number(score) = score { Cell::Value(*score) } else { Cell::Abstained };
         (Ok(cell), report, None)
     }
 }

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::compose::composite::{Cells, Composite, CompositeCall};
 use crate::compose::criterion::Criterion;
 use crate::compose::step::NextStep;
-use crate::frame::Frame;
+use crate::frame::{Frame, LaneOwner};
 use crate::function::FunctionId;
 use crate::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use crate::member_call::{MemberCall, MemberEnd};
@@ -73,14 +73,22 @@ impl ComposeLane {
         Self { clock, composites, waker: OnceLock::new(), running: Mutex::new(Some(BTreeMap::new())) }
     }
 
-    fn ask(&self, batch: &Arc<Batch>, calls: &[MemberCall]) {
-        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !calls.is_empty()) {
-            engine.call_members(batch, calls);
+    fn engine(&self) -> Option<Arc<dyn LaneOwner>> {
+        self.waker.get().and_then(LaneWaker::owner)
+    }
+
+    fn ask(&self, batch: &Arc<Batch>, NextStep { call, scores, .. }: &NextStep) {
+        if !call.is_empty()
+            && let Some(engine) = self.engine()
+        {
+            engine.call_members(batch, call, scores);
         }
     }
 
     fn give_up(&self, batch: &Batch, calls: &[MemberCall]) {
-        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner).filter(|_| !calls.is_empty()) {
+        if !calls.is_empty()
+            && let Some(engine) = self.engine()
+        {
             engine.give_up_members(batch, calls);
         }
     }
@@ -93,7 +101,7 @@ impl ComposeLane {
     /// Does what a call needs next, which is still running if it has not ended.
     fn go_on(&self, (_, function, first): CallKey, batch: &Arc<Batch>, step: &NextStep) {
         self.give_up(batch, &step.give_up);
-        self.ask(batch, &step.call);
+        self.ask(batch, step);
         // A sweep may have come before the member calls.
         if !step.call.is_empty() && batch.cell(first, function).is_some() {
             self.give_up(batch, &step.call);
@@ -105,15 +113,15 @@ impl ComposeLane {
     fn pass_on(&self, key: CallKey, end: Cow<'_, MemberEnd>) {
         let (step, running) = {
             let mut all = self.running.lock();
-            let Some(running) = all.as_mut().and_then(|all| all.get_mut(&key)) else { return };
-            let step = running.composite.clone().ended(&mut running.call, end);
-            let batch = running.batch.clone();
-            let ended = if step.is_end { all.as_mut().and_then(|all| all.remove(&key)) } else { None };
-            let requested = |all: &BTreeMap<_, _>| all.get(&key).is_some_and(|running| is_requested(all, key, running));
-            if ended.is_none() && all.as_ref().is_some_and(requested) {
-                return;
+            let Some(all) = all.as_mut() else { return };
+            let Some(running) = all.get_mut(&key) else { return };
+            let step = running.composite.ended(&mut running.call, end);
+            let ended = if step.is_end { all.remove(&key) } else { None };
+            match (ended, all.get(&key)) {
+                (Some(ended), _) => (step, Ok(ended)),
+                (None, Some(running)) if !is_requested(all, key, running) => (step, Err(running.batch.clone())),
+                _ => return,
             }
-            (step, ended.ok_or(batch))
         };
         match running {
             Err(batch) => self.go_on(key, &batch, &step),
@@ -129,7 +137,7 @@ impl ComposeLane {
     fn end_in_time(&self, (id, function, first): CallKey, batch: &Batch) {
         let Some(ends_ns) = batch.ends_ns(first, function) else { return };
         let before_ns = BEFORE_END_NS.min(ends_ns.saturating_sub(self.clock.now_ns()) / 10);
-        if let Some(engine) = self.waker.get().and_then(LaneWaker::owner) {
+        if let Some(engine) = self.engine() {
             engine.wake_at((id, function, first), ends_ns.saturating_sub(before_ns));
         }
     }
@@ -141,8 +149,7 @@ impl ComposeLane {
             return; // it was swept, and another column needed its member call
         }
         let (clock, computes) = (self.clock, running.composite.ends_early());
-        let engine = self.waker.get().and_then(LaneWaker::owner).filter(|_| computes);
-        match engine {
+        match if computes { self.engine() } else { None } {
             Some(engine) => engine.compute(Box::new(move || running.complete(clock, late))),
             None => running.complete(clock, late),
         }

@@ -11,6 +11,8 @@ use crate::report::{Extra, NamedExtra, Report};
 pub(super) struct NextStep {
     /// Member calls to make.
     pub call: Vec<MemberCall>,
+    /// The members' scores, if it is the call of a reduce.
+    pub scores: Vec<Option<f64>>,
     /// Open member calls whose results can't matter any more.
     pub give_up: Vec<MemberCall>,
     pub is_end: bool,

@@ -23,7 +23,7 @@ pub(crate) trait LaneOwner: Send + Sync {
     fn find_work(self: Arc<Self>, brief: bool);
 
     /// Makes member calls for a call of a function.
-    fn call_members(self: Arc<Self>, _batch: &Arc<Batch>, _calls: &[MemberCall]) {}
+    fn call_members(self: Arc<Self>, _batch: &Arc<Batch>, _calls: &[MemberCall], _scores: &[Option<f64>]) {}
 
     /// Ends member calls that are not needed any more.
     fn give_up_members(self: Arc<Self>, _batch: &Batch, _calls: &[MemberCall]) {}

@@ -20,7 +20,12 @@ impl Frame {
             }
         }
         if !extra.is_empty() {
-            self.extra.entry(call).or_default().extend(extra);
+            let reported = self.extra.entry(call).or_default();
+            if reported.is_empty() {
+                *reported = extra;
+            } else {
+                reported.extend(extra);
+            }
         }
         if incomplete && let Some((slice, call)) = self.each().nth(call) {
             slice.batch().note_incomplete(call.first, self.function);

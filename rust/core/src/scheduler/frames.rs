@@ -27,8 +27,8 @@ impl LaneOwner for SchedulerCore {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 
-    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall]) {
-        Self::call_members(&self, batch, calls);
+    fn call_members(self: Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall], scores: &[Option<f64>]) {
+        Self::call_members(&self, batch, calls, scores);
     }
 
     fn give_up_members(self: Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
@@ -103,6 +103,11 @@ impl FrameOwner for SchedulerCore {
             self.released(&mut state, function);
             state.estimates[function].learn(run_ns, ran);
             state.take_back(function, unfinished);
+            // Its place is of use to this function alone.
+            let is_apart = self.concurrent_calls(function, state.estimates[function]).is_some();
+            if is_apart && !state.works.has_ready(function) {
+                return;
+            }
         }
         self.pump_after(function);
     }

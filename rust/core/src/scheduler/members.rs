@@ -15,6 +15,7 @@ use crate::member_call::{MemberCall, MemberEnd};
 use crate::open_batch::Placement;
 use crate::outcome::Times;
 use crate::scheduler::queue::Work;
+use crate::scheduler::reducing;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 
 impl SchedulerCore {
@@ -29,13 +30,16 @@ impl SchedulerCore {
         owner + 1 + (before + slot) as u64
     }
 
-    /// Makes member calls, each once.
-    pub(super) fn call_members(self: &Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall]) {
+    /// Makes member calls, each once. Calls of a reduce get `scores`.
+    pub(super) fn call_members(self: &Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall], scores: &[Option<f64>]) {
         let (mut ended, mut made) = (Vec::new(), false);
         {
             let mut state = self.state.lock();
             for call in calls {
                 let Some(members) = self.members(&mut state, batch, *call) else { return };
+                if self.function(call.function).reduces {
+                    reducing::keep_scores(&members, call.sample, scores);
+                }
                 let fresh = Call::fresh(call.sample);
                 let cause = match members.reserve(&Placement::Exact(vec![call.sample])) {
                     Ok(added) => {
@@ -72,12 +76,7 @@ impl SchedulerCore {
     }
 
     /// Returns the batch of a slot's member calls; `None` if the owner's batch is done.
-    pub(super) fn members(
-        &self,
-        state: &mut SchedulerState,
-        batch: &Arc<Batch>,
-        call: MemberCall,
-    ) -> Option<Arc<Batch>> {
+    fn members(&self, state: &mut SchedulerState, batch: &Arc<Batch>, call: MemberCall) -> Option<Arc<Batch>> {
         let leader = self.leader(call.function);
         let id = self.member_batch(batch.id(), leader, call.slot);
         if let Some(work) = state.works.get(id) {
@@ -85,7 +84,7 @@ impl SchedulerCore {
         }
         state.works.get(batch.id())?;
         let payload = if self.function(call.function).reduces {
-            Some(self.scores(state, batch, leader, call.slot))
+            Some(reducing::scores())
         } else {
             // A parser's calls are made when the judge's have ended.
             let judged = call.slot.checked_sub(self.function(leader).member_calls / 2);

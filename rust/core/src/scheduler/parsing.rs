@@ -78,7 +78,7 @@ impl SchedulerCore {
         match self.function(member).parsing {
             Some(Parsing::By(_)) if end.outcome.status == Status::Abstained => {
                 let parser = self.parser_call(owner.function, call);
-                self.call_members(&owner.batch, parser.as_slice());
+                self.call_members(&owner.batch, parser.as_slice(), &[]);
                 // The sweep that gave up the judge's call may have passed before.
                 if owner.batch.grid().read(owner.first(end.sample), owner.function).is_some() {
                     self.give_up_members(&owner.batch, parser.as_slice());

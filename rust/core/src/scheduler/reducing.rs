@@ -1,33 +1,29 @@
 //! Calls of a user's function that makes one score of the scores of a panel's members.
 //!
 //! Its only value is a list: for each member, in order, a score, or None if it failed or abstained.
-//! It is written from the cells of the member calls, which have all ended.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use crate::batch::Batch;
 use crate::function::FunctionId;
-use crate::member_call::MemberCall;
-use crate::outcome::Status;
 use crate::payload::Payload;
-use crate::scheduler::state::{SchedulerCore, SchedulerState};
+use crate::sync::Mutex;
 use guerdon_wire::columns::ColumnsWriter;
 use guerdon_wire::sent_constants::SentConstants;
 
-struct Scores {
-    /// The batch of each member's calls, and the batch of its parser's calls.
-    members: Vec<(Arc<Batch>, Option<Arc<Batch>>)>,
-}
+/// The scores of the members by sample. Written when a call is requested.
+#[derive(Default)]
+struct Scores(Mutex<BTreeMap<u32, Vec<Option<f64>>>>);
 
 impl Scores {
-    /// Appends the pickle of a list that holds a list of the scores of each sample.
+    /// Returns the pickle of a list that holds a list of the scores of each sample.
     fn pickle(&self, samples: &[u32]) -> Vec<u8> {
         let mut out = b"\x80\x02](](".to_vec(); // protocol 2, the list of columns, its column
+        let kept = self.0.lock();
         for sample in samples {
             out.extend_from_slice(b"](");
-            for (own, parsed) in &self.members {
-                let score = score_in(own, *sample).or_else(|| score_in(parsed.as_ref()?, *sample));
+            for score in kept.get(sample).into_iter().flatten() {
                 match score {
                     Some(score) => {
                         out.push(b'G');
@@ -43,12 +39,6 @@ impl Scores {
     }
 }
 
-/// The score of a sample in a batch of member calls; a judge whose answers a parser reads has none.
-fn score_in(batch: &Batch, sample: u32) -> Option<f64> {
-    let (outcome, _) = batch.grid().read(sample as usize, batch.grid().first_function())?;
-    (outcome.status == Status::Ok).then_some(outcome.value)
-}
-
 impl Payload for Scores {
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         let pickle = self.pickle(samples);
@@ -60,24 +50,17 @@ impl Payload for Scores {
     }
 }
 
-impl SchedulerCore {
-    /// Returns the values of the calls in this slot: the scores in the slots before it.
-    pub(super) fn scores(
-        &self,
-        state: &mut SchedulerState,
-        batch: &Arc<Batch>,
-        leader: FunctionId,
-        slot: usize,
-    ) -> Box<dyn Payload> {
-        let mut members = Vec::with_capacity(slot);
-        for slot in 0..slot {
-            let id = self.member_batch(batch.id(), leader, slot);
-            let Some(own) = state.works.get(id).map(|work| work.batch.clone()) else { continue };
-            let call = MemberCall { function: own.grid().first_function(), sample: 0, slot };
-            // Made already if the judge has an answer to any sample.
-            let parsed = self.parser_call(leader, call).and_then(|call| self.members(state, batch, call));
-            members.push((own, parsed));
+/// Values for the calls of a reduce, without scores yet.
+pub(super) fn scores() -> Box<dyn Payload> {
+    Box::new(Scores::default())
+}
+
+/// Keeps the scores of a sample, before its call is queued.
+#[expect(clippy::cast_possible_truncation, reason = "calls have their samples as u32")]
+pub(super) fn keep_scores(calls: &Batch, sample: usize, scores: &[Option<f64>]) {
+    calls.with_payload(|payload| {
+        if let Some(Scores(kept)) = payload.as_any().downcast_ref() {
+            kept.lock().insert(sample as u32, scores.to_vec());
         }
-        Box::new(Scores { members })
-    }
+    });
 }

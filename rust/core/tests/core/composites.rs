@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
-use guerdon_core::compose::{ComposeLane, Composite, Members, Opinions, Reduce, Reduction};
+use guerdon_core::compose::{ComposeLane, Composite, Member, Members, Opinions, Reduce, Reduction};
 use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::open_batch::Placement;
@@ -24,7 +24,7 @@ const MEMBERS: [FunctionId; 2] = [3, 4];
 fn rig(needed: usize, policy: Policy, room: Room, script: impl Script) -> Rig {
     let rules = |reduce, needed| Reduction { reduce, needed, weights: Vec::new(), min_agreement: None };
     let votes = Members::Votes { function: VOTER, votes: 3 };
-    let panel = Members::Panel(vec![("a".to_owned(), MEMBERS[0]), ("b".to_owned(), MEMBERS[1])]);
+    let panel = Members::Panel(two(MEMBERS));
     let composites = [(votes, rules(Reduce::Median, 2)), (panel, rules(Reduce::Mean, needed))];
     let composites: Vec<_> =
         composites.map(|(members, rules)| Some(Composite::Opinions(Opinions { members, rules }))).into();
@@ -131,7 +131,7 @@ async fn member_calls_end_with_their_owner() {
 }
 
 fn with_total_timeout(room: Room) -> Rig {
-    let panel = Members::Panel(vec![("a".to_owned(), 1), ("b".to_owned(), 2)]);
+    let panel = Members::Panel(two([1, 2]));
     let rules = Reduction { reduce: Reduce::Mean, needed: 2, weights: Vec::new(), min_agreement: None };
     let composite = Composite::Opinions(Opinions { members: panel, rules });
     let long = Policy { timeout: Duration::from_secs(3000), ..policy() };
@@ -184,7 +184,7 @@ async fn a_member_whose_setup_fails_fails_at_once() {
 }
 
 /// Lanes that do anything with the calls of members.
-fn hostile(seed: u64) -> impl Script {
+pub(crate) fn hostile(seed: u64) -> impl Script {
     move |ask: &Ask| {
         let mut random = fastrand::Rng::with_seed(
             seed ^ (ask.function as u64) << 50
@@ -246,22 +246,22 @@ fn rig_of(opinions: Opinions, policy: &Policy, room: Room, script: impl Script) 
     Rig { engine, lane }
 }
 
-fn two() -> Vec<(String, FunctionId)> {
-    vec![("a".to_owned(), 1), ("b".to_owned(), 2)]
+fn two([one, other]: [FunctionId; 2]) -> Vec<(String, Member)> {
+    vec![("a".to_owned(), Member::Function(one)), ("b".to_owned(), Member::Function(other))]
 }
 
 /// A panel of two, of which `needed` must give a score, that a third function reduces.
 fn reduced(needed: usize) -> Opinions {
     let rules = Reduction { reduce: Reduce::Function(3), needed, weights: Vec::new(), min_agreement: None };
-    Opinions { members: Members::Panel(two()), rules }
+    Opinions { members: Members::Panel(two([1, 2])), rules }
 }
 
 /// Two members, of which the first counts below 2 and from 8 on.
 fn cascade() -> Opinions {
-    let of_first = |comparison, bound| Condition { source: 1, comparison, bound };
+    let of_first = |comparison, bound| Condition { source: 0, comparison, bound };
     let accept = vec![of_first(Comparison::Less, 2.0), of_first(Comparison::AtLeast, 8.0)];
     let rules = Reduction { reduce: Reduce::Median, needed: 1, weights: Vec::new(), min_agreement: None };
-    Opinions { members: Members::Cascade { members: two(), accept, is_fallback: false }, rules }
+    Opinions { members: Members::Cascade { members: two([1, 2]), accept, is_fallback: false }, rules }
 }
 
 #[tokio::test(start_paused = true)]

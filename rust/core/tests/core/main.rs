@@ -11,6 +11,7 @@ mod endpoint_health;
 mod gathering;
 mod lanes;
 mod limits;
+mod nested_composites;
 mod observer;
 mod open_batch;
 mod order;

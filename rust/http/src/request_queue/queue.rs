@@ -259,13 +259,10 @@ impl RequestQueue {
         if self.spec.criteria.is_none() {
             return scores.cells;
         }
-        let judgment = |(cell, reason)| {
-            let score = if let Cell::Value(score) = cell { Extra::Number(score) } else { Extra::None };
-            Extra::List(vec![score, Extra::from(reason)])
-        };
+        let score = |cell| if let Cell::Value(score) = cell { Extra::Number(score) } else { Extra::None };
         let reasons = scores.reasons.into_iter().chain(std::iter::repeat(None));
-        let judgments = scores.cells.into_iter().zip(reasons).map(judgment).collect();
-        report.add(0, JUDGMENTS, Extra::List(judgments));
+        let judgments = scores.cells.into_iter().zip(reasons).flat_map(|(cell, reason)| [score(cell), reason.into()]);
+        report.add(0, JUDGMENTS, Extra::List(judgments.collect()));
         vec![Cell::Abstained]
     }
 

@@ -5,18 +5,22 @@
 //! - If a stream ends within a message, its complete messages count.
 //! - A stream that is damaged, of another version or can't be read now stays as it is.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufReader, ErrorKind, Seek, SeekFrom};
+use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow_ipc::MessageHeader;
-use arrow_ipc::reader::StreamReader;
-use parquet::arrow::ArrowWriter;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::read_record_batch;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::errors::ParquetError;
 
-use crate::journal::layout::{SCHEMA, SCHEMA_KEY, properties};
-use crate::journal::messages::{Ahead, ahead};
+use crate::journal::layout::{SCHEMA, SCHEMA_KEY};
+use crate::journal::messages::{Ahead, Message, ahead, damaged};
+use crate::journal::parquet_file::ParquetFile;
 use crate::journal::part::{self, OwnedStream};
 
 /// Result of a stream's conversion.
@@ -29,8 +33,10 @@ pub(crate) struct ConvertedStream {
 
 pub(crate) struct Conversion {
     stream: OwnedStream,
-    source: StreamReader<BufReader<File>>,
-    target: Option<ArrowWriter<File>>,
+    schema: SchemaRef,
+    /// Values of the dictionaries by their numbers in the stream.
+    dictionaries: HashMap<i64, ArrayRef>,
+    target: Option<ParquetFile>,
     temporary: PathBuf,
     rows: u64,
     /// End of the last complete message.
@@ -44,17 +50,17 @@ impl Conversion {
     }
 
     /// Begins; `None` if the stream has no message, or if its Parquet file exists.
-    pub(crate) fn start(mut stream: OwnedStream) -> io::Result<Option<Self>> {
+    pub(crate) fn start(stream: OwnedStream) -> io::Result<Option<Self>> {
         let finished = stream.finished();
-        let Ahead::Whole(good) = ahead(&stream.file, 0, MessageHeader::Schema)? else {
+        let Ahead::Whole(first) = ahead(&stream.file, 0)? else {
             // Its writer died while it wrote the first message: there are no rows.
             fs::remove_file(&stream.path)?;
             return Ok(None);
         };
-        stream.file.seek(SeekFrom::Start(0))?;
-        let file = BufReader::new(stream.file.try_clone()?);
-        let source = unless_damaged(|| StreamReader::try_new(file, None).map_err(part::io_error))?;
-        let schema = source.schema();
+        let schema = unless_damaged(|| {
+            let schema = first.head()?.header_as_schema().ok_or_else(|| damaged(0))?;
+            try_fb_to_schema(schema).map_err(part::io_error)
+        })?;
         let problem = match schema.metadata().get(SCHEMA_KEY) {
             Some(version) if version == SCHEMA => None,
             Some(version) => Some(format!("has the schema {version:?} of another version")),
@@ -72,37 +78,64 @@ impl Conversion {
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
         let file = File::create(&temporary)?;
-        let mut conversion = Self { stream, source, target: None, temporary, rows: 0, good };
-        let target = ArrowWriter::try_new(file, schema.clone(), Some(properties(&schema))).map_err(io_error)?;
-        conversion.target = Some(target);
+        let schema = Arc::new(schema);
+        let dictionaries = HashMap::new();
+        let mut conversion = Self { stream, schema, dictionaries, target: None, temporary, rows: 0, good: first.end };
+        conversion.target = Some(ParquetFile::new(file, &conversion.schema).map_err(io_error)?);
         Ok(Some(conversion))
     }
 
-    /// Converts the next message. Returns the result after the last one.
+    /// Converts the next rows. Returns the result after the last ones.
     pub(crate) fn step(&mut self) -> io::Result<Option<ConvertedStream>> {
-        let Some(target) = &mut self.target else { return Ok(Some(ConvertedStream::default())) };
-        let ahead = ahead(&self.stream.file, self.good, MessageHeader::RecordBatch)?;
-        if let Ahead::Whole(end) = ahead {
-            let missing = || io::Error::new(ErrorKind::InvalidData, "has a message without rows");
-            self.rows += unless_damaged(|| {
-                let rows = self.source.next().ok_or_else(missing)?.map_err(part::io_error)?;
-                target.write(&rows).map_err(io_error)?;
-                Ok(rows.num_rows() as u64)
-            })?;
-            self.good = end;
-            return Ok(None);
+        if self.target.is_none() {
+            return Ok(Some(ConvertedStream::default()));
         }
+        let mut at = self.good;
+        let breaks_off = loop {
+            let message = match ahead(&self.stream.file, at)? {
+                Ahead::Whole(message) => message,
+                Ahead::End => break false,
+                Ahead::BreaksOff => break true,
+            };
+            at = message.end;
+            let Some(rows) = unless_damaged(|| self.read(&message))? else { continue };
+            if let Some(target) = &mut self.target {
+                self.rows += rows.num_rows() as u64;
+                unless_damaged(|| target.write(&rows).map_err(io_error))?;
+            }
+            self.good = at;
+            return Ok(None);
+        };
         let length = self.stream.file.metadata()?.len();
-        let cut = if ahead == Ahead::BreaksOff { length.saturating_sub(self.good) } else { 0 };
+        let cut = if breaks_off { length.saturating_sub(self.good) } else { 0 };
         self.finish()?;
         Ok(Some(ConvertedStream { rows: self.rows, cut }))
+    }
+
+    /// Reads a message: rows, or the values of a dictionary for those that follow.
+    fn read(&mut self, message: &Message) -> io::Result<Option<RecordBatch>> {
+        let head = message.head()?;
+        let version = head.version();
+        let batch = |batch, schema| {
+            read_record_batch(&message.body, batch, schema, &self.dictionaries, None, &version).map_err(part::io_error)
+        };
+        if let Some(rows) = head.header_as_record_batch() {
+            return batch(rows, self.schema.clone()).map(Some);
+        }
+        // Dictionaries are written whole. The library's reader adds to them too, by much code.
+        let dictionary = head.header_as_dictionary_batch().filter(|dictionary| !dictionary.isDelta());
+        let dictionary = dictionary.ok_or_else(|| damaged(message.end))?;
+        let values = dictionary.data().ok_or_else(|| damaged(message.end))?;
+        let schema = Schema::new(vec![Field::new("values", DataType::Utf8, true)]);
+        let values = batch(values, Arc::new(schema))?.column(0).clone();
+        self.dictionaries.insert(dictionary.id(), values);
+        Ok(None)
     }
 
     fn finish(&mut self) -> io::Result<()> {
         let Some(target) = &mut self.target else { return Ok(()) };
         if self.rows > 0 {
-            target.finish().map_err(io_error)?;
-            target.inner().sync_data()?;
+            target.finish().map_err(io_error)?.sync_data()?;
             fs::rename(&self.temporary, self.stream.finished())?;
         } else {
             fs::remove_file(&self.temporary)?;

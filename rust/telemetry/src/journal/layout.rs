@@ -18,9 +18,9 @@ pub(crate) const KINDS_KEY: &str = "guerdon.kinds";
 pub(crate) const DISPATCHER_KEY: &str = "guerdon.dispatcher";
 
 /// Rows of a row group: what a reader has in memory at a time.
-const ROW_GROUP_ROWS: usize = 1 << 17;
+pub(crate) const ROW_GROUP_ROWS: usize = 1 << 17;
 /// Bytes of a row group, with long texts.
-const ROW_GROUP_BYTES: usize = 64 << 20;
+pub(crate) const ROW_GROUP_BYTES: usize = 64 << 20;
 /// The fastest level: texts shrink to a quarter, and others to little less at ten times the cost.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -44,8 +44,6 @@ pub(crate) fn properties(schema: &Schema) -> WriterProperties {
         .filter_map(|key| Some(KeyValue::new(key.to_owned(), metadata.get(key)?.clone())));
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default()))
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_key_value_metadata(Some(kept.collect()));
     // No two are alike: a dictionary of them is work for nothing.

@@ -11,6 +11,7 @@ mod extra;
 mod handle;
 mod layout;
 mod messages;
+mod parquet_file;
 mod part;
 mod problems;
 mod recovery;

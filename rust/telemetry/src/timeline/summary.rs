@@ -24,6 +24,8 @@ pub struct FunctionSummary {
     pub failed: u64,
     /// Attempts after the first.
     pub retries: u64,
+    /// Attempts that a server put off (429).
+    pub deferred: u64,
     /// Number of slices without an end.
     pub running: u64,
     #[serde(rename = "busy_s", serialize_with = "in_seconds")]
@@ -105,6 +107,7 @@ impl Summary {
         if calls.is_none() {
             function.longest_ns = function.longest_ns.max(ran_ns);
             function.retries += u64::from(event.detail("attempt").is_some());
+            function.deferred += u64::from(matches!(status, Some(Value::Text(status)) if **status == *b"deferred"));
         }
         // The slice of a frame encloses those of its calls.
         if depth == 0 {

@@ -109,6 +109,23 @@ def test_a_tool_raises_what_its_function_raised() -> None:
             fail()
 
 
+def test_a_tool_in_this_process_raises_what_its_function_raised() -> None:
+    seen: list[str] = []
+
+    async def look_up(page: str) -> None:
+        raise ValueError(page)
+
+    def note(page: str) -> None:
+        seen.append(page)
+        raise ValueError(page)
+
+    with tools([look_up, note]) as (found, noted):
+        for call in (lambda: asyncio.run(found(page="no such page")), lambda: noted(page="no such page")):
+            with pytest.raises(ValueError, match=r"^no such page$"):
+                call()
+    assert seen == ["no such page"]
+
+
 def test_a_worker_that_takes_too_long_is_ended() -> None:
     with tools([tool_functions.spin, tool_functions.nap], timeout=3.0, workers=1) as ours:
         started = time.monotonic()
