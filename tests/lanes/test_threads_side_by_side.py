@@ -147,6 +147,30 @@ def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> N
         )
 
 
+@pytest.mark.parametrize(
+    "seconds", [1.5, pytest.param(300.0, marks=[pytest.mark.soak, pytest.mark.timeout(600)])], ids=["short", "soak"]
+)
+def test_other_threads_look_at_the_tasks_of_a_loop(seconds: float) -> None:
+    """The supervisor and dumps, much more often than they do, while another thread collects."""
+    with Dispatcher([looped(number_later)]) as made:
+        made.score(completions=["1", "2"])
+        supervisor = made._engine._supervisor
+        assert supervisor is not None
+        (loop,) = supervisor._loops.values()
+
+        def score() -> None:
+            result = made.score(completions=["1", "2"] * 32)
+            assert (result.status == Status.OK).all(), result.failures()[:3]
+
+        Side(seconds).run(
+            score,
+            lambda: [loop._call_in_step() for _ in range(50)],
+            lambda: (made.dump(), time.sleep(0.005)),
+            lambda: (gc.collect(), time.sleep(0.002)),
+        )
+        eventually(lambda: not loop._looked_at)  # the loop's thread let go of them
+
+
 def test_the_frames_of_a_running_thread_are_read() -> None:
     end, started = threading.Event(), threading.Event()
 

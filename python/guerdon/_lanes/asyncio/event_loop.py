@@ -12,7 +12,8 @@ import asyncio
 import contextvars
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._insight.stack_source import StackFrame
 from guerdon._lanes.asyncio.blocked_loops import BlockingWarnings, blocking
@@ -38,6 +39,8 @@ _NAP_S = 0.005
 _READ_S = 0.05
 # A step of a call that takes longer holds the others up.
 _STEP_S = 0.002
+# Tasks of closed loops that other threads looked at.
+_KEPT: Final[list[list[Any]]] = []
 
 
 class LoopThread:
@@ -58,6 +61,7 @@ class LoopThread:
         self._ticking = False
         self._ending: EngineTask | None = None
         self._over = False
+        self._looked_at: deque[list[Any]] = deque()  # tasks, by other threads
 
     def run(self) -> None:
         self._blocking = BlockingWarnings(threading.get_native_id())
@@ -71,6 +75,8 @@ class LoopThread:
             finally:
                 self._ident = None
                 loop.close()
+                self._ending = None
+                self._let_go()
         except BaseException as error:  # a policy of the user's, no descriptors left
             self._queue.not_started(reason_of(error))
         else:
@@ -164,19 +170,23 @@ class LoopThread:
         """The stack of a call, given its frame and index, else of `setup()`. Can be called from any
         thread."""
         owner = self._functions.get(function)
-        task = None if owner is None else owner.task_of(call)
-        if task is None:
+        if owner is None:
             return []
-        return of_coroutine(task.get_coro(), self._ident) if has_gil() else self._stack_without_gil(task)
+        if not has_gil():
+            return self._stack_without_gil(owner, call)
+        task = owner.task_of(call)
+        return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
-    def _stack_without_gil(self, task: asyncio.Task[Any]) -> list[StackFrame]:
+    def _stack_without_gil(self, owner: LoopFunction, call: tuple[int, int] | None) -> list[StackFrame]:
         # The loop may resume a coroutine while another thread reads it: the loop itself reads it.
         ident, found, read = self._ident, list[StackFrame](), threading.Event()
-        if ident is None or asyncio.current_task(self._loop) is task:
+        if ident is None or self._is_in_step(owner, call):
             return [] if ident is None else of_thread(ident)
 
         def look() -> None:
-            found.extend(of_coroutine(task.get_coro(), None))
+            task = owner.task_of(call)
+            if task is not None:
+                found.extend(of_coroutine(task.get_coro(), None))
             read.set()
 
         if not self._queue.blocked:
@@ -210,13 +220,42 @@ class LoopThread:
 
     def _call_in_step(self) -> tuple[str, tuple[int, int]] | None:
         """The function and the call that the loop's thread runs now; None: none."""
-        started = bool(self._functions)
-        task = asyncio.current_task(self._loop) if started else None
-        call = task.running_call if isinstance(task, RunnerTask) else None
-        if task is None or call is None:
-            return None
-        name = next((function.name for function in self._functions.values() if function.has(task)), None)
-        return None if name is None else (name, call)
+        tasks: list[Any] = [asyncio.current_task(self._loop)] if self._functions else [None]
+        try:
+            call = tasks[0].running_call if isinstance(tasks[0], RunnerTask) else None
+            if call is None:
+                return None
+            name = next((function.name for function in self._functions.values() if function.has(tasks[0])), None)
+            return None if name is None else (name, call)
+        finally:
+            self._looked(tasks)
+
+    def _is_in_step(self, owner: LoopFunction, call: tuple[int, int] | None) -> bool:
+        if call is not None:
+            return self._call_in_step() == (owner.name, call)
+        tasks = [asyncio.current_task(self._loop), owner.task_of(None)]
+        try:
+            return tasks[0] is not None and tasks[0] is tasks[1]
+        finally:
+            self._looked(tasks)
+
+    def _looked(self, tasks: list[Any]) -> None:
+        """Leaves tasks that another thread looked at, and has in this list only, to the loop.
+
+        Without the GIL, CPython 3.14.4 frees a task twice if another thread than its loop's is the
+        last to hold it while one collects (gh-153809).
+        """
+        if has_gil() or not any(tasks):
+            return
+        self._looked_at.append(tasks)
+        try:
+            self._loop.call_soon_threadsafe(self._let_go)
+        except RuntimeError:  # closed: its thread may come no more
+            _KEPT.append(tasks)
+
+    def _let_go(self) -> None:
+        while self._looked_at:
+            self._looked_at.popleft().clear()
 
     def _user_code(self) -> tuple[str | None, StackFrame] | None:
         ident, met = self._ident, self._call_in_step()
