@@ -202,11 +202,10 @@ def busy(completion):
     end = time.monotonic() + float(completion)
     while time.monotonic() < end:
         pass
-    return 1.0
+    return end  # equal rewards would be warned of
 
 async def waits(completion):
-    busy(completion)
-    return 1.0
+    return busy(completion)
 
 functions = [reward(busy, lane="thread", name="busy"), reward(waits, name="waits")]
 dispatcher = Dispatcher(functions, max_failure_rate=1.0)
