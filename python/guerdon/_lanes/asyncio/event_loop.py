@@ -245,7 +245,7 @@ class LoopThread:
         Without the GIL, CPython 3.14.4 frees a task twice if another thread than its loop's is the
         last to hold it while one collects (gh-153809).
         """
-        if has_gil() or not any(tasks):
+        if has_gil() or all(task is None for task in tasks):
             return
         self._looked_at.append(tasks)
         try:
@@ -259,7 +259,10 @@ class LoopThread:
 
     def _user_code(self) -> tuple[str | None, StackFrame] | None:
         ident, met = self._ident, self._call_in_step()
-        return None if ident is None else blocking(running_frames(ident), None if met is None else met[0])
+        stack = [] if ident is None else running_frames(ident)
+        if self._call_in_step() != met:  # the stack may be another call's
+            return None
+        return blocking(stack, None if met is None else met[0])
 
     def warn_of_past_block(self, function: int) -> None:
         """Warns about a function that blocked the loop while no inspection was possible."""
