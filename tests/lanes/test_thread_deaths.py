@@ -45,7 +45,7 @@ def test_a_record_whose_text_raises_system_exit_fails_its_call(shape: str) -> No
 
 @pytest.mark.parametrize("holding", [False, True], ids=["", "with locks of threading"])
 def test_a_thread_that_ends_before_it_runs_lets_its_starter_go_on(holding: bool) -> None:
-    """From 3.14, an exception from outside may leave it the locks of `with` statements."""
+    """An exception from outside may leave it the locks of `with` statements, since CPython 3.14."""
 
     class Ends(LaneThread):
         def _set_ident(self) -> None:

@@ -22,8 +22,8 @@ def has_gil() -> bool:
 
 
 def running_frames(ident: int) -> list[tuple[str, int, str]]:
-    """File, line and function of each frame of a thread, the innermost first; empty if it is
-    gone or can't be read. Without the GIL they are the innermost hundred."""
+    """File, line and function of each frame of a thread (without the GIL, of the innermost
+    hundred), the innermost first; empty if it is gone or can't be read."""
     if not has_gil():
         return _dumped_frames(ident)
     found = []
