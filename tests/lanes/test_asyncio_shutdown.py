@@ -11,6 +11,7 @@ import warnings
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, StatefulReward, Status, reward
+from guerdon._system.threads import has_gil
 from tests.lanes.lane_helpers import eventually, looped, no_new_threads, ours, scored
 from tests.processes import eventfds
 
@@ -88,6 +89,22 @@ def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
     assert warning.filename == __file__
     assert warning.lineno == line
     assert max(gaps) < 20  # the other loop is blocked until this one has done all of it
+
+
+@pytest.mark.skipif(not has_gil(), reason="without the GIL only a call's own task tells its function")
+def test_a_function_that_blocks_below_another_task_is_named() -> None:
+    async def blocks(completion: str) -> float:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        asyncio.tasks._leave_task(loop, task)  # as an eager task or a nested loop does
+        try:
+            time.sleep(1.5)
+        finally:
+            asyncio.tasks._enter_task(loop, task)
+        return 1.0
+
+    with pytest.warns(GuerdonWarning, match="'blocks' blocks its event loop"):
+        scored([reward(blocks)], 1)
 
 
 @pytest.mark.parametrize("busy", [0, 2])

@@ -125,7 +125,7 @@ def blocking(stack: Sequence[StackFrame], name: str | None) -> tuple[str | None,
 
     Args:
         stack: Of the loop's thread, innermost frame first.
-        name: Of the function whose runner is the loop's current task; None if it is another one.
+        name: Of the function whose runner is in a step; None if it is not known.
     """
     user = who = None
     stepping = False  # below a task's step or a callback; else the loop just waits

@@ -258,11 +258,19 @@ class LoopThread:
             self._looked_at.popleft().clear()
 
     def _user_code(self) -> tuple[str | None, StackFrame] | None:
-        ident, met = self._ident, self._call_in_step()
+        ident, name = self._ident, self._function_in_step()
         stack = [] if ident is None else running_frames(ident)
-        if self._call_in_step() != met:  # the stack may be another call's
+        if self._function_in_step() != name:  # the stack may be another function's
             return None
-        return blocking(stack, None if met is None else met[0])
+        return blocking(stack, name)
+
+    def _function_in_step(self) -> str | None:
+        """The function that the loop's thread runs now; with the GIL, also below an eager task's or
+        a nested loop's code."""
+        met = self._call_in_step()
+        if met is not None or not has_gil():
+            return None if met is None else met[0]
+        return next((function.name for function in list(self._functions.values()) if function.runs), None)
 
     def warn_of_past_block(self, function: int) -> None:
         """Warns about a function that blocked the loop while no inspection was possible."""
