@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,15 @@ from tests.clock import eventually
 from tests.lanes.lane_helpers import looped, threaded
 
 GROUP = 4
+
+
+def forms(short: float, soak: float, timeout: int) -> list[Any]:
+    """Sizes of a test: the short one is for Pythons without the GIL."""
+    free = pytest.mark.skipif(has_gil(), reason="with the GIL one thread runs at a time")
+    return [
+        pytest.param(short, id="short", marks=free),
+        pytest.param(soak, id="soak", marks=[pytest.mark.soak, pytest.mark.timeout(timeout)]),
+    ]
 
 
 def number(completion: str) -> float:
@@ -72,9 +82,7 @@ class Side:
 
 
 @pytest.mark.filterwarnings("ignore:reward function 'late'")
-@pytest.mark.parametrize(
-    "seconds", [1.5, pytest.param(600.0, marks=[pytest.mark.soak, pytest.mark.timeout(900)])], ids=["short", "soak"]
-)
+@pytest.mark.parametrize("seconds", forms(1.5, 600.0, timeout=900))
 def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> None:
     """While others are submitted, streamed, abandoned, dumped and collected."""
     texts = [str(index) for index in range(64)]
@@ -147,9 +155,7 @@ def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> N
         )
 
 
-@pytest.mark.parametrize(
-    "seconds", [1.5, pytest.param(300.0, marks=[pytest.mark.soak, pytest.mark.timeout(600)])], ids=["short", "soak"]
-)
+@pytest.mark.parametrize("seconds", forms(1.5, 300.0, timeout=600))
 def test_other_threads_look_at_the_tasks_of_a_loop(seconds: float) -> None:
     """The supervisor and dumps, much more often than they do, while another thread collects."""
     with Dispatcher([looped(number_later)]) as made:
@@ -225,7 +231,7 @@ sys.exit(0)
 """
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("count", forms(2, 100, timeout=1800))
 def test_the_interpreter_exits_while_threads_compute(count: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(EXIT)
@@ -233,6 +239,21 @@ def test_the_interpreter_exits_while_threads_compute(count: int, tmp_path: Path)
         command = [sys.executable, str(script), str(random.uniform(0.0, 1.0))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python can't do without the GIL")
+def test_a_dispatcher_turns_no_gil_on() -> None:
+    code = """
+import sys
+from guerdon import Dispatcher, reward
+with Dispatcher([reward(lambda completion: float(completion), lane="thread", name="f")]) as made:
+    made.score(completions=["1", "2"])
+assert not sys._is_gil_enabled()
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(has_gil(), reason="without the GIL a thread inherits the context of its starter")

@@ -2,9 +2,10 @@
 //! the GIL; no decisions.
 //!
 //! It is made for a Python without the GIL too, where a method may run on several threads at once.
-//! Classes are frozen, methods write behind locks and atomics, and lists are read from copies that
-//! no user code has. No lock is held where Python may stop the thread, except `MutexExt`'s, whose
-//! waiters are detached: the collector waits for threads that are attached.
+//! Classes are frozen but `Fence` and `OverdueCalls`, which one thread uses. Methods write behind
+//! locks and atomics, and lists are read from copies that no user code has. No lock is held where
+//! Python may stop the thread, except `MutexExt`'s, whose waiters are detached: the collector waits
+//! for threads that are attached.
 
 mod agent;
 mod batch;
@@ -39,9 +40,7 @@ mod values;
 mod watchdog;
 
 /// The compiled engine of guerdon.
-// A soak on CPython 3.14.4t had an object freed twice: until that is explained, only PYTHON_GIL=0
-// keeps the GIL off.
-#[pyo3::pymodule(gil_used = true)]
+#[pyo3::pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
 
