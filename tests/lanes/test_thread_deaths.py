@@ -43,7 +43,7 @@ def test_a_record_whose_text_raises_system_exit_fails_its_call(shape: str) -> No
             assert shape == "batch" or status[::2] == [Status.OK] * 2
 
 
-@pytest.mark.parametrize("holding", [False, True], ids=["", "with locks of threading"])
+@pytest.mark.parametrize("holding", [False, True], ids=["plain", "holding locks"])
 def test_a_thread_that_ends_before_it_runs_lets_its_starter_go_on(holding: bool) -> None:
     """An exception from outside may leave it the locks of `with` statements, since CPython 3.14."""
 

@@ -57,8 +57,8 @@ class LaneThread(threading.Thread):
                 self._started.set()  # type: ignore[attr-defined]
                 # From 3.14, CPython keeps a lock held if an exception from outside comes between
                 # its acquisition and the body of its `with`. No thread could start any more.
-                for lock in (self._started._cond, threading._active_limbo_lock):  # type: ignore[attr-defined]
-                    while lock._is_owned():
+                for lock in (self._started._cond, getattr(threading, "_active_limbo_lock", None)):  # type: ignore[attr-defined]
+                    while lock is not None and lock._is_owned():
                         lock.release()
             except BaseException:  # one more from outside, or no memory
                 continue
