@@ -107,6 +107,15 @@ def _runs_warm_programs(path: Path) -> bool:
     return re.search(r"warm_programs|run_warm_ranks|trains=True", path.read_text(encoding="utf-8")) is not None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Drops pytest's references to a test's arguments, which it keeps until all fixtures have ended.
+
+    Those of the last test in a process would look like leftovers to `nothing_is_left`.
+    """
+    getattr(item, "funcargs", {}).clear()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _frozen_imports() -> Iterator[None]:
     """Excludes what a module imported when it ran, a trainer for example."""

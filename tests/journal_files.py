@@ -220,7 +220,7 @@ def _panel(place: dict[str, Any], progress: float, random: np.random.Generator) 
 def many_rows(
     count: int, *, functions: int = 4, generations: int = 8, seed: int = 0, chunk: int = 1 << 18
 ) -> Iterator[pa.Table]:
-    """So many rows, in tables of about `chunk`: steps of 1024 samples each.
+    """Yields the rows in tables of about `chunk`: steps of 1024 samples each.
 
     One in 200 failed, with few reasons; one function is a judge with costs and members.
     """

@@ -1,7 +1,7 @@
 """A failed test runs once more, alone, when all others have ended; few tests of a run may need it.
 
 The suite kills processes, cuts sockets and fills cores, on machines that are busy with other
-things. With ``--run-again`` (what `make` gives) a failed test runs a second time in a process of
+things. A failed test runs a second time with ``--run-again`` (`make` gives it), in a process of
 its own. If it passes there, the run passes, and a line under the closing one names it: such a test
 is a race, or has a deadline that a busy machine misses. If more than `MOST` tests fail, none runs
 again.

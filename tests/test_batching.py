@@ -275,7 +275,7 @@ def test_records_stand_where_their_samples_are() -> None:
 
 
 class Model(StatefulReward):
-    """As a reward model would be: set up once, its scores centred by group."""
+    """Plays a reward model: set up once, its scores centred by group."""
 
     def setup(self) -> None:
         self.ready = True

@@ -87,7 +87,7 @@ def test_training_goes_on_as_groups_complete() -> None:
     ("mode", "short", "long"), [("off", 10, 20), ("mini_batch", 7.75, 20), ("one_step", 6, 10), ("both", 6, 8.875)]
 )
 def test_bounds(mode: str, short: float, long: float) -> None:
-    """Of generation and training of 3 s each, rewards of up to 4 s or of 14 s each."""
+    """Generation and training take 3 s each, rewards up to 4 s or 14 s each."""
     assert bound(mode, 3.0, 3.0, [[1.0, 2.0, 3.0, 4.0]], 4) == pytest.approx(short)
     assert bound(mode, 3.0, 3.0, [[14.0] * 4], 4) == pytest.approx(long)
 

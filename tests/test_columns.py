@@ -1,4 +1,4 @@
-"""From what a caller gives to lists of one value per sample."""
+"""A caller's columns become lists of one value per sample."""
 
 from __future__ import annotations
 

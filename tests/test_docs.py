@@ -1,7 +1,7 @@
 """Every example in README.md and docs/ runs, and prints what it says; links, lists and maps lead
 where they say.
 
-In a page, the ``python`` blocks run one after another as one script, the ``console`` blocks after
+The ``python`` blocks of a page run one after another as one script, the ``console`` blocks after
 them, all in a folder of their own. ``print(…)  # text`` must print that text, a ``text`` block what
 the block before it prints, and a command what stands below it; … stands for anything, and below
 ``<!-- figures -->`` each number for any number. A ``diff`` is Python before and after.

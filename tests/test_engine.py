@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gc
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import pytest
 from guerdon import ClosedError, Dispatcher, RegistrationError, Status, _native, errors, http_reward
 from guerdon._engine import handle
 from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes import thread_supervisor
 from tests.clock import eventually, one_of_three
 from tests.simple import judge, length, on_lane, rank
 
@@ -253,10 +255,9 @@ def test_the_interpreter_exits_with_calls_under_way(lane: str, busy: str, end: s
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_interpreter_before_3_14_that_keeps_the_gil_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_that_keeps_the_gil_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-    monkeypatch.setattr(sys, "version_info", (3, 13, 9, "final", 0))
-    with pytest.raises(errors.GuerdonError, match="PYTHON_GIL=1"):
+    with pytest.raises(errors.GuerdonError, match="PYTHON_GIL=0"):
         Dispatcher([lambda completions, **_: [0.0] * len(completions)])
 
 
@@ -285,3 +286,12 @@ def test_a_configuration_of_another_form_is_refused_with_its_place(
         pytest.raises(RuntimeError, match=rf"^the engine refuses its configuration at functions\[0\]\.http\.{place}"),
     ):
         made.score(prompts=["a"], completions=["a"])
+
+
+def test_each_fault_that_an_engine_reports_has_a_warning() -> None:
+    stub = Path(thread_supervisor.__file__).parents[1].joinpath("_native.pyi").read_text()
+    sources = re.search(r"class Trouble:.*?Literal\[(.*?)\]", stub, re.DOTALL)
+    assert sources is not None
+    assert set(re.findall(r'"(\w+)"', sources[1])) == set(thread_supervisor._TROUBLE)
+    for text in thread_supervisor._TROUBLE.values():
+        assert "the reason" in text.format(place="judge", why="the reason")

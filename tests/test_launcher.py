@@ -302,7 +302,7 @@ def test_workers_have_the_cores_of_all_threads_where_the_main_thread_is_bound(pr
 
 
 def test_workers_have_the_cores_that_openmp_binds_threads_over(program: Path) -> None:
-    """With one warning, as the variable may have been meant for all of the process."""
+    """One warning comes, as the variable may have been meant for all of the process."""
     bound = _run(program, f"import ctypes; ctypes.CDLL({_openmp()!r})", OMP_PROC_BIND="close")
     assert bound.startswith("True 1 OMP_PROC_BIND bound this thread to 1 core of the ")
     assert bound.count("OMP_PROC_BIND") == 1

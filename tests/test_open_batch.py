@@ -111,8 +111,8 @@ def test_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
 
 
 def test_texts_and_other_values_of_several_additions_meet_in_one_call() -> None:
-    """Of a process lane: the same column is text in one addition, a list in the next, wide text in
-    a third."""
+    """One column is text in one addition, a list in the next, wide text in a third; the lane is
+    the process lane."""
     with Dispatcher([shipped, shipped_ranks, whole], workers=1) as made:
         completions: list[Any] = ["plain", [1, 2, 3], "\u0416\ud800", "", [], "x"]
         expected = made.score(completions=completions, value=[3.0, 1.0, 2.0, 5.0, 4.0, 6.0], num_generations=3)

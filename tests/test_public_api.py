@@ -78,7 +78,7 @@ def test_the_public_classes_are_these() -> None:
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_the_public_attributes_are_these(name: str) -> None:
-    """Of an instance where there is one at hand, else of the class and its fields."""
+    """They are those of an instance if the test has one, else of the class and its fields."""
     function = reward(lambda text: 1.0, name="one", lane="thread")
     kind = getattr(guerdon, name)
     found = _public(dir(kind)) | _public(getattr(kind, "__annotations__", ()))

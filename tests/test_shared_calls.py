@@ -13,7 +13,7 @@ from tests.clock import eventually, one_of_three
 from tests.http.server import chat_completion, serving
 
 COMPLETIONS = ["a", "b"] * 8
-# In which calls have joined an identical one, mostly: what shows it comes with their outcomes.
+# Calls have mostly joined an identical one by then; only their outcomes show it.
 JOINED_S = 0.3
 
 

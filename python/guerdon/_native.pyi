@@ -726,7 +726,9 @@ class LoopWasBlocked:
 class Trouble:
     """Warn of trouble."""
 
-    source: Final[Literal["breaker_open", "hangs", "retry_after", "descriptors", "cache", "journal", "trace", "node"]]
+    source: Final[
+        Literal["breaker_open", "hangs", "retry_after", "throttled", "descriptors", "cache", "journal", "trace", "node"]
+    ]
     """The part of the engine that has it."""
     place: Final[str]
     """The function, folder or file that has it; empty of the others."""

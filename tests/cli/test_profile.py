@@ -35,6 +35,7 @@ from tests.cli.conftest import Command, write_rewards, write_rows
 from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
 
+Checks = Callable[..., None]
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
 
 SOUND = """
@@ -66,9 +67,6 @@ def few_repeats() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measurement, "_MOST_REPEATS", 16)
         yield
-
-
-Checks = Callable[..., None]
 
 
 @pytest.fixture
@@ -302,8 +300,9 @@ def test_the_time_limit_holds(guerdon: Command, tmp_path: Path, rows: Path) -> N
     ended = guerdon("profile", f"{write_rewards(tmp_path, slow)}:slow", rows, "--time-limit", 4)
     assert time.monotonic() - start < 60
     words = " ".join(ended.out.split())
+    unchecked = r"warning \[unchecked\] .slow.: Time was up before these checks had ended: .*survival\. A call takes [\d.]+ m?s\."
     assert "Cut short by the time limit of 4 s" in words
-    assert re.search(r"warning \[unchecked\] .slow.: Time was up before these checks had ended: .*survival", words)
+    assert re.search(unchecked, words)
     assert ended.code == 1, "what was not checked is not clean"
 
 

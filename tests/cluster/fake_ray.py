@@ -1,4 +1,4 @@
-"""As much of Ray as a cluster of agents asks for, in this process: nodes that tests add and take
+"""The part of Ray that a cluster of agents uses, in this process: nodes that tests add and take
 away, actors that do what tests say, and a list of all that was done."""
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def installed_as(monkeypatch: pytest.MonkeyPatch, fake: FakeRay) -> FakeRay:
         "kill": lambda actor, no_restart=True: actor.kill(no_restart),
         "is_initialized": lambda: True,
         "exceptions": sys.modules[__name__],
-        # As cloudpickle has it: one for the process, and an error where it is not on.
+        # It is cloudpickle's: one registry for the process, and an error if a module is not in it.
         "cloudpickle": SimpleNamespace(
             register_pickle_by_value=fake.by_value.add, unregister_pickle_by_value=fake.by_value.remove
         ),

@@ -9,7 +9,7 @@ import pytest
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
 from tests.code.programs import checked as run
-from tests.code.programs import judged
+from tests.code.programs import judged, judgement
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,124 @@ def test_values_that_objects_of_a_program_give_are_data(tested: CodeReward) -> N
     for right, wrong, test in ASKED:
         assert right in ROW
         assert run(tested, ROW.replace(right, wrong), test).score == 0.0, test
+
+
+QUIET = """
+class Quiet:
+    def __enter__(self): return self
+    def __exit__(self, kind, error, trace): return kind is not None
+def three(): return 3
+"""
+
+
+def test_a_context_silences_only_what_the_tests_raise(tested: CodeReward) -> None:
+    test = "with Quiet():\n    int('x')\nwith Quiet() as quiet:\n    1 / 0\nassert three() == 3"
+    assert run(tested, QUIET, test).score == 1.0
+    assert run(tested, QUIET.replace("kind is not None", "False"), test).score == 0.0
+    wrong = QUIET.replace("3", "4")
+    asks = "def asks():\n    assert three() == 3\nwith Quiet():\n    asks()"
+    for body in ("assert three() == 3", "assert three() == 3\n    int('x')", "assert 3 == 4"):
+        assert run(tested, wrong, f"three()\nwith Quiet():\n    {body}").score == 0.0
+    assert run(tested, wrong, asks).score == 0.0
+    knows = "found = three()\ndef asks():\n    if found != 3: int('x')\nwith Quiet():\n    asks()"
+    assert run(tested, wrong, knows).score == 0.0
+    assert run(tested, wrong, asks.replace("assert three() == 3", "if three() != 3: raise ValueError")).score == 0.0
+    for kept in (
+        "found = {}\nfound['a'] = three()",
+        "class Found: pass\nfound = Found()\nsetattr(found, 'a', three())",
+    ):
+        value = "found['a']" if "{}" in kept else "found.a"
+        assert run(tested, wrong, f"{kept}\nwith Quiet():\n    assert {value}[0] == 3").score == 0.0
+
+
+STACK = """
+class Stack(list):
+    def push(self, one): pass
+    def __contains__(self, one): return True
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "s = Stack()\nassert 5 in s",
+        "s = Stack()\ns.push(5)\nassert 5 in s",
+        "made = [Stack()]\ns = Stack()\ns.push(5)\nassert 5 in made[0]",
+    ],
+)
+def test_a_class_of_data_does_not_decide_what_it_contains(tested: CodeReward, test: str) -> None:
+    assert run(tested, STACK, test).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        ["import operator\ns = Stack([1])\ns.push(2)\nassert operator.contains(s, 5)"],
+        ["s = Stack([1])\ns.push(2)", "assert 5 in s"],
+    ],
+)
+def test_a_class_of_data_does_not_decide_it_elsewhere(tested: CodeReward, tests: list[str]) -> None:
+    assert run(tested, STACK, tests).score != 1.0
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "import json\nassert json.dumps(Stack([1])) == '[1]' and isinstance(Stack(), list)",
+        "s = Stack([2, 1])\ns.sort()\nassert s == [1, 2] and s[::-1] == [2, 1] and 1 in s",
+    ],
+)
+def test_objects_of_a_class_of_data_are_data_where_tests_use_them_so(tested: CodeReward, test: str) -> None:
+    assert run(tested, STACK, test).score == 1.0
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "if three() != 3:\n    exit()",
+        "try:\n    assert three() == 3\nexcept AssertionError:\n    exit()",
+        "def test_a():\n    assert three() == 3\nthree()\nexit()",
+        "import unittest\nthree()\nassert unittest.main(exit=False) and three() == 3",
+        (
+            "import unittest\ndef run():\n    class TestA(unittest.TestCase):\n        def test_a(self): assert three() == 3\n"
+            "    three()\n    unittest.main()\nrun()"
+        ),
+        (
+            "import unittest\nclass TestA(unittest.TestCase):\n    def check_a(self): assert three() == 3\n"
+            "three()\nunittest.main(defaultTest='TestA.check_a')"
+        ),
+        "import pytest\n@pytest.mark.skipif(three() != 3, reason='')\ndef test_a():\n    assert three() == 3",
+        "import unittest\nclass TestA(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_a(self):\n        assert three() == 3",
+    ],
+)
+def test_a_wrong_value_ends_or_skips_no_test(tested: CodeReward, test: str) -> None:
+    assert run(tested, QUIET.replace("3", "4"), test).score == 0.0
+
+
+def test_a_function_of_the_tests_is_not_taken_for_that_of_the_programs_module(tested: CodeReward) -> None:
+    with pytest.raises(DataError, match="No module named 'solution'"):
+        run(tested, QUIET, "import solution\ndef three(): return 3\nassert solution.three() == three()\nQuiet()")
+    with pytest.raises(DataError, match="No module named 'solution'"):
+        run(tested, QUIET, "import solution\nassert solution.max(1, 2) == 2\nQuiet()")
+
+
+def test_a_part_that_functions_of_the_tests_change_is_a_copy(tested: CodeReward) -> None:
+    program = "class Node:\n    def __init__(self): self.below = [2, 1]"
+    data = "import numpy as np\nrows = np.array([[2, 1], [1, 0]])\nrows[:, 0].sort()\nrows[1:, :][0][0] = 7\nassert rows.tolist() == "
+    assert run(tested, program, f"{data}[[1, 1], [7, 0]]\nassert Node().below == [2, 1]").score == 1.0
+    for change in ("append(lambda: 1)", "insert(0, iter)", "__setitem__(0, int)"):
+        assert run(tested, program, f"node = Node()\nnode.below.{change}\nassert node.below == [2, 1]").score == 1.0
+    for how in ("lambda one: one", "int"):
+        assert (
+            run(tested, program, f"node = Node()\nnode.below.sort(key={how})\nassert node.below == [2, 1]").score == 1.0
+        )
+
+
+def test_calls_on_threads_that_wait_for_each_other_give_no_score() -> None:
+    program = "import threading\nboth = threading.Barrier(2)\ndef meet():\n    both.wait()"
+    test = "import threading\nthread = threading.Thread(target=lambda: meet())\nthread.start()\nmeet()\nthread.join()"
+    with judged(check="test", timeout=0.5) as reward, pytest.raises(DataError, match="wait for each other"):
+        judgement(reward, program, test=test)
 
 
 def test_attributes_of_any_name_are_the_programs(tested: CodeReward) -> None:

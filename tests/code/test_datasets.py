@@ -71,6 +71,10 @@ CASES = {
         {"inputs": ["[[1, 2]]"], "outputs": ["1"], "fn_name": "f"},
         "def f(x): return len(x)",
     ),
+    "DeepCoder, LiveCodeBench's with a name": (
+        [{"input": "[2, 7]\n9", "output": "[0, 1]", "testtype": "functional", "metadata": {"func_name": "twoSum"}}],
+        TYPING + TWO_SUM,
+    ),
     "open-r1, function_call": ([{"fn_name": "add", "input": [1, 2], "output": [3], "type": "function_call"}], ADD),
     "open-r1, function_call as text": (
         [{"fn_name": "add", "input": "[1, 2]", "output": "3", "type": "function_call"}],
@@ -87,6 +91,13 @@ CASES = {
     "a list that is expected of an iterator": (
         [{"fn": "f", "args": [[2, 1]], "expected": [2, 1]}],
         "def f(x): yield from x",
+    ),
+    "a function that asks for large stacks": (
+        [{"fn": "f", "args": [], "expected": [1]}],
+        (
+            "import threading\nthreading.stack_size(512 << 20)\ndef f():\n    found = []\n"
+            "    thread = threading.Thread(target=found.append, args=(1,))\n    thread.start()\n    thread.join()\n    return found"
+        ),
     ),
     "code_contests": ({"input": ["2\n"], "output": ["4\n"]}, DOUBLE),
 }
@@ -172,6 +183,52 @@ TESTS = {
         "from itertools import count as add",
         entry_point="add",
     ),
+    "KodCode, a module": Row("import solution\ndef test_a():\n    assert solution.add(1, 2) == 3\n", ADD),
+    "KodCode, methods beside a test": Row(
+        "class TestAdd:\n    def setup_method(self, method): self.name = method.__name__\n"
+        "    def test_a(self): assert (self.name, add(1, 2)) == ('test_a', 3)\n"
+        "    def teardown_method(self, method): assert method.__name__ == 'test_a'\n",
+        ADD,
+    ),
+    "KodCode, runners": Row(
+        "import sys, unittest\nclass TestAdd(unittest.TestCase):\n    def test_a(self): self.assertEqual(add(1, 2), 3)\n"
+        "unittest.main(argv=[''], exit=False)\nunittest.main()\n",
+        ADD,
+    ),
+    "KodCode, exit": Row("assert add(1, 2) == 3\nexit()", ADD),
+    "KodCode, a key that is missing": Row(
+        "try:\n    find('a')\nexcept KeyError as error:\n    assert (error.args, str(error)) == (('no a',), \"'no a'\")\n"
+        "else:\n    assert False",
+        "def find(key):\n    return {}[f'no {key}']",
+    ),
+    "KodCode, a subclass of a list": Row(
+        "stack = Stack()\nstack.push(1)\nstack.push(2)\nassert (stack.pop(), stack.size(), len(stack)) == (2, 1, 1)",
+        "class Stack(list):\n    def push(self, one): self.append(one)\n    def size(self): return len(self)",
+    ),
+    "KodCode, a subclass of a dict": Row(
+        "cache = LRUCache(1)\ncache.put(1, 1)\ncache.put(2, 2)\nassert (cache.get(1), cache.get(2)) == (-1, 2)",
+        "from collections import OrderedDict\nclass LRUCache(OrderedDict):\n    def __init__(self, size):\n"
+        "        super().__init__()\n        self.size = size\n    def get(self, key):\n        return self[key] if key in self else -1\n"
+        "    def put(self, key, value):\n        self[key] = value\n        if len(self) > self.size: self.popitem(last=False)",
+    ),
+    "KodCode, parts that tests change": Row(
+        "root = Node(1)\nroot.children.append(Node(2))\nroot.of['a'] = [Node(3)]\nroot.of['a'].append(Node(4))\n"
+        "root.counts[0] += 5\nassert total(root) == 15",
+        "class Node:\n    def __init__(self, value):\n        self.value, self.children, self.of, self.counts = value, [], {}, [0]\n"
+        "def total(node):\n    below = node.children + sum(node.of.values(), [])\n"
+        "    return node.value + sum(map(total, below)) + sum(node.counts)",
+    ),
+    "OpenCodeInstruct": Row(json.dumps(["assert add(1, 2) == 3", "\nassert add(2, 2) == 4"]), ADD),
+    "BigCodeBench, seeds": Row(
+        "import random\nimport numpy as np\nrandom.seed(42)\nnp.random.seed(1)\nfirst = random.random()\n"
+        "random.seed(42)\nnp.random.seed(1)\nassert draw() == first",
+        "import random\ndef draw():\n    return random.random()",
+    ),
+    "calls on threads": Row(
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as pool:\n"
+        "    assert list(pool.map(lambda n: add(n, 1), range(50))) == list(range(1, 51))",
+        ADD,
+    ),
     "a class with state": Row(["s = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2"], STACK, entry_point="Stack"),
 }
 
@@ -209,6 +266,7 @@ def test_rows_with_tests(tested: CodeReward, name: str) -> None:
             "replaces functions of modules",
         ),
         ("import pandas as pd\ndef test_a():\n    assert isinstance(add(1, 2), pd.DataFrame)\n", "asks for the class"),
+        ("import asyncio\nasync def test_a():\n    assert [x async for x in add(1, 2)] == [3]", "asynchronously"),
     ],
 )
 def test_rows_that_can_not_be_judged_have_no_score(tested: CodeReward, tests: str, message: str) -> None:

@@ -55,7 +55,7 @@ def of_group(prompts: list[object], completions: list[object], answer: list[obje
 
 
 def of_lists(*lists: list[object]) -> float:
-    """Of lists of values, in order."""
+    """Returns the fingerprint of lists of values, in order."""
     return fingerprint([[fingerprint(value) for value in values] for values in lists])
 
 

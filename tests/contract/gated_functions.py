@@ -60,7 +60,7 @@ shaped = reward(ShapedReward(), name="shaped", timeout=LONG, run_if={"served": [
 
 
 async def _gathered(completions: list[str], gathered_cell: list[Cell]) -> list[object]:
-    # Of a call on several samples each has what its own cell gives; only delays are planned.
+    # Each sample of a call on several has its own cell's value; only delays are planned.
     await asyncio.sleep(max(cell.delay for cell in gathered_cell))
     for cell in gathered_cell:
         await aact(cell._replace(delay=0.0))

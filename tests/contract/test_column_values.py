@@ -229,7 +229,7 @@ def test_arrays_travel_with_their_type() -> None:
         assert made.score(completions=["c"] * 6, value=rows).rewards.ravel().tolist() == rows.sum(axis=1).tolist()
 
 
-# Of a module whose class is in a column: what it does where a worker or its loader imports it.
+# A module whose class is in a column, and that acts when a worker or its loader imports it.
 MODULE = """
 import os, sys, threading, time
 if "_guerdon_worker" in sys.modules:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from guerdon import Dispatcher, Status, group_reward, reward
-from tests.clock import eventually
 
 
 def place() -> float:
@@ -51,9 +50,8 @@ def test_sync_functions_run_in_other_processes_and_async_ones_on_other_threads()
     pids = set(result.rewards[:, :, :2].ravel().astype(int))
     assert os.getpid() not in pids
     assert len(pids) <= 2 + len(workers)
-    places = set(result.rewards[:, :, 2:].ravel().astype(int))
-    # A loop's thread ends a moment after the dispatcher has closed.
-    eventually(lambda: places.isdisjoint({thread.native_id for thread in threading.enumerate()}))
+    here = {thread.native_id for thread in threading.enumerate()}
+    assert here.isdisjoint(set(result.rewards[:, :, 2:].ravel().astype(int)))
 
 
 def test_a_trl_function_has_one_worker_of_its_own() -> None:
@@ -148,7 +146,7 @@ def test_inv_7_from_many_threads_and_their_loops_at_once() -> None:
 
 
 def test_inv_7_score_blocks_inside_a_running_loop_but_works() -> None:
-    """As in a notebook, whose cells run in a loop."""
+    """Cells of a notebook run in a loop."""
 
     async def main(made: Dispatcher) -> float:
         return float(made.score(completions=["c"]).rewards[0, 0, 0])

@@ -37,7 +37,7 @@ class Gauge:
 
 
 def most_at_once(path: Path) -> int:
-    """From the lines ``begin`` or ``end`` and a time, of calls in any process."""
+    """Counts by the lines ``begin`` or ``end`` and a time, which calls of any process write."""
     moments = sorted((float(moment), step) for step, moment in (line.split() for line in path.read_text().splitlines()))
     inside = most = 0
     for _, step in moments:

@@ -100,7 +100,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def placed(plan: Plan, folder: Path) -> Plan:
-    """With a log of its own: what was abandoned may write to it for a while."""
+    """Returns the plan with a new log: abandoned calls may write to the last one for a while."""
     log = folder / f"chain{next(COUNT)}"
     log.touch()
     cells = {name: [cell._replace(log=str(log)) for cell in column] for name, column in plan.cells.items()}

@@ -106,7 +106,7 @@ def test_ctrl_c_on_every_lane_leaves_the_engine_usable() -> None:
 
 @contextlib.contextmanager
 def no_collector() -> Iterator[None]:
-    """Without Python's garbage collector: what ends is let go because nothing refers to it."""
+    """Turns Python's garbage collector off: an object ends because nothing refers to it."""
     gc.collect()
     gc.disable()
     try:

@@ -93,7 +93,7 @@ def test_row_13_a_batch_of_one_kind(dispatcher: Dispatcher, kind: str) -> None:
     sees="nothing: they arrive as they are",
 )
 def test_row_13_all_kinds_in_one_batch(dispatcher: Dispatcher) -> None:
-    """Of many kinds in one frame none may take another's layout."""
+    """No kind may take the layout of another one in its frame."""
     kinds = list(KINDS.values())
     check(dispatcher, kinds, kinds[::-1], kinds[3:] + kinds[:3], len(kinds))
 
@@ -142,7 +142,7 @@ def test_row_13_messages() -> None:
 
 @pytest.mark.parametrize("lane", ["process", "thread"])
 def test_row_13_text_on_the_way_back(lane: str) -> None:
-    """In reasons and records; what UTF-8 can't hold is escaped there, and the rest is as it was."""
+    """Reasons and records escape what UTF-8 can't hold, and keep the rest."""
     functions = [
         reward(texts.raises, lane=lane, max_failure_rate=1.0),
         reward(texts.records, lane=lane),

@@ -43,7 +43,7 @@ def wrapper() -> Iterator[Any]:
 
 
 def ask(wrapped: Any, texts: list[str]) -> list[Any]:
-    """As a workflow awaits it: positional arguments, and the data by name."""
+    """Awaits it as a workflow does: positional arguments, and the data by name."""
 
     async def gather() -> list[Any]:
         calls = (wrapped("2 + 2", f"{text}</s>", [1], [2], label="4", messages=[]) for text in texts)

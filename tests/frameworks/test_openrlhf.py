@@ -66,7 +66,7 @@ def roll_out(remote_url: str, texts: list[str]) -> list[Any]:
 
 
 def experiences(responses: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Experience]:
-    """As `SamplesGenerator` makes them; its module imports vLLM, which it does not use for this."""
+    """Makes them by `SamplesGenerator`, whose module imports vLLM without need here."""
     engine = types.ModuleType("openrlhf.trainer.ray.vllm_engine")
     engine.batch_vllm_engine_call = None  # type: ignore[attr-defined]
     vllm = types.ModuleType("vllm")

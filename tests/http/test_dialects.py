@@ -294,7 +294,7 @@ def test_the_newer_name_of_the_longest_answer() -> None:
     ["/openai/v1", "/openai/deployments/gpt?api-version=2024-10-21"],
 )
 def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As docs/judges.md shows it: a header for the key, and a version in the address."""
+    """The setting of docs/judges.md: a header for the key, and a version in the address."""
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-secret")
     _, _, path, sent = asked(
         chat_completion("7"),

@@ -117,7 +117,7 @@ def test_each_sample_fails_by_itself_with_what_happened(fate: Any, reason: str) 
     assert reason in failure.reason, failure.reason
 
 
-# By the question, and what the reason says of it.
+# The question, and the words of the reason.
 ENDLESS: list[Any] = [
     fault(
         "a judge's server takes the request and never answers (half-open)",
@@ -336,7 +336,7 @@ def test_no_part_of_a_key_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_key_is_kept_that_a_server_echoes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In answers that are kept, in the journal and in the cache, whose folders are private."""
+    """Neither answers, the journal nor the cache keep it, and their folders are private."""
     monkeypatch.setenv("JUDGE_API_KEY", SECRET)
     encoded = base64.b64encode(f"user:{SECRET}".encode()).decode()
     reply = {**chat_completion(f"{SECRET} and {encoded}\n<s>7</s>"), "model": SECRET, "id": SECRET}

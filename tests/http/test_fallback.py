@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Journal, RegistrationError, Server, Status, http_reward, judge, parse
+from guerdon import Dispatcher, Journal, RegistrationError, Server, Status, cascade, http_reward, judge, parse
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.findings import findings
@@ -131,6 +131,22 @@ def test_both_reasons_are_told_where_both_fail() -> None:
     assert "/a/chat/completions" in failure.reason
     assert "; other: " in failure.reason
     assert "/b/chat/completions" in failure.reason
+
+
+def test_a_fallback_of_several_functions_shows_which_one_scored(second: Served) -> None:
+    with serving(lambda path, body: (400, {"error": body["model"]})) as server:
+        down = {**ASK, "base_url": server.url}
+        large = judge(base_url=second.url, name="large", **ASK)
+        by_cascade = cascade([judge(**{**down, "model": "medium"}, name="medium"), large], name="rest")
+        by_fallback = judge(**{**down, "model": "medium"}, name="rest", fallback=large)
+        for fallback in (by_cascade, by_fallback):
+            result = scored(judge(**down, name="small", fallback=fallback), ["four"])
+            assert result.rewards.item() == 4.0
+            extra = {name: value for name, (value,) in result.extra.items()}
+            assert (extra["small/by"], extra["small/rest/by"]) == ("rest", "large")
+            assert extra["small/failed"].startswith("small: ")
+            assert "medium" not in extra["small/failed"]
+            assert "medium" in extra["small/rest/failed"]
 
 
 def test_a_reward_service_can_stand_in() -> None:

@@ -182,7 +182,7 @@ def test_the_samples_of_a_group_go_to_one_server() -> None:
             counts = [sum(question(body) == f"{group:04d}" for body in server.bodies) for server in servers]
             assert sum(counts) == 8
             together += max(counts)
-        # Of eight samples that go anywhere some 45 % are together; the simulation has the figure.
+        # Some 45 % of eight samples that go anywhere are together; the simulation has the figure.
         assert together / 512 > 0.6, together
 
 

@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # else a thread that sta
 
 @pytest.fixture
 def trainers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For tests that make trainers: ends their event loops, hides TRL's experimental warnings."""
+    """Ends the event loops of trainers that a test makes, and hides TRL's experimental warnings."""
     from tests.integrations.trl.tiny_trainer import end_loops
 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")

@@ -18,13 +18,12 @@ from guerdon import Dispatcher, GuerdonWarning, Journal, RegistrationError, read
 from guerdon._insight.journal.schema import (
     COLUMNS,
     SCHEMA,
+    DispatcherFacts,
     arrow_type,
     dispatcher_text,
-    is_summed,
-    lanes_of,
+    facts_of,
     plain_type,
     problem_of,
-    workers_of,
 )
 from tests.journal.written_rows import rows_of
 from tests.journal_files import SCHEMA as ARROW_SCHEMA
@@ -123,7 +122,7 @@ def test_the_metadata_say_what_becomes_of_failures(tmp_path: Path) -> None:
     with Dispatcher([length], journal=tmp_path, incomplete="sum") as dispatcher:
         dispatcher.score(prompts=["p"], completions=["abc"])
     (path,) = tmp_path.glob("*.parquet")
-    assert is_summed(pq.read_schema(path))
+    assert facts_of(pq.read_schema(path)).is_summed
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_the_metadata_say_what_becomes_of_failures(tmp_path: Path) -> None:
 def test_odd_facts_are_those_of_an_earlier_version(text: str | None) -> None:
     metadata = {} if text is None else {"guerdon.dispatcher": text}
     schema = pa.schema([], metadata=metadata)
-    assert (is_summed(schema), lanes_of(schema), workers_of(schema)) == (False, {}, None)
+    assert facts_of(schema) == DispatcherFacts(is_summed=False, lanes={}, workers=None, fallbacks=frozenset())
 
 
 @pytest.mark.parametrize("name", COLUMNS)

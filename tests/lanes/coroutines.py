@@ -107,7 +107,7 @@ async def cancels_itself_and_returns(text: str) -> float:
 
 @case
 async def is_cancelled_when_it_is_over(text: str) -> float:
-    """By a timer that nobody stops: it must not reach what comes after."""
+    """Nobody stops the timer that cancels it: it must not reach the next call."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().call_later(0.002, task.cancel)

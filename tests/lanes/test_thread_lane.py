@@ -41,7 +41,7 @@ def test_live_objects_are_passed_as_they_are() -> None:
 
 
 def test_cheap_functions_keep_to_one_thread() -> None:
-    """As long as none of them takes long, which a busy machine may make of any."""
+    """That holds as long as none takes long, as any may on a busy machine."""
     threads = set()
 
     def function(completion: str) -> float:

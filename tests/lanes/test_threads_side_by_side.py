@@ -3,6 +3,7 @@ GIL hides."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import random
@@ -11,19 +12,23 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from guerdon import ClosedError, DataError, Dispatcher, Status, group_reward
-from guerdon._system.threads import has_gil, running_frames
+from guerdon import ClosedError, DataError, Dispatcher, GuerdonError, GuerdonWarning, Status, group_reward
+from guerdon._lanes import gil
+from guerdon._system.gil import has_gil
 from tests.clock import eventually
 from tests.lanes.lane_helpers import looped, threaded
+from tests.monitor import reading
 
 GROUP = 4
+# Others turn the GIL on.
+SAFE_LOOPS = has_gil() or sys.version_info >= gil._SAFE_LOOPS
 
 
 def forms(short: float, soak: float, timeout: int) -> list[Any]:
@@ -41,6 +46,11 @@ def number(completion: str) -> float:
 
 async def number_later(completion: str) -> float:
     return float(completion)
+
+
+class Later:
+    def __await__(self) -> Iterator[None]:
+        yield
 
 
 @group_reward(lane="thread")
@@ -97,7 +107,8 @@ def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> N
                 extras.append(extras.pop())
         time.sleep(0.0002)
 
-    functions = [threaded(number, name="threaded"), looped(number_later, name="looped"), group_numbers]
+    second = looped(number_later, name="second") if SAFE_LOOPS else threaded(number, name="second")
+    functions = [threaded(number, name="first"), second, group_numbers]
     functions.append(threaded(late, name="late", timeout=0.2, on_failure="abstain"))
 
     def score(made: Dispatcher) -> None:
@@ -155,51 +166,6 @@ def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> N
         )
 
 
-@pytest.mark.parametrize("seconds", forms(1.5, 300.0, timeout=600))
-def test_other_threads_look_at_the_tasks_of_a_loop(seconds: float) -> None:
-    """The supervisor and dumps, much more often than they do, while another thread collects."""
-    with Dispatcher([looped(number_later)]) as made:
-        made.score(completions=["1", "2"])
-        supervisor = made._engine._supervisor
-        assert supervisor is not None
-        (loop,) = supervisor._loops.values()
-
-        def score() -> None:
-            result = made.score(completions=["1", "2"] * 32)
-            assert (result.status == Status.OK).all(), result.failures()[:3]
-
-        Side(seconds).run(
-            score,
-            lambda: [loop._call_in_step() for _ in range(50)],
-            lambda: (made.dump(), time.sleep(0.005)),
-            lambda: (gc.collect(), time.sleep(0.002)),
-        )
-        eventually(lambda: not loop._looked_at)  # the loop's thread let go of them
-
-
-def test_the_frames_of_a_running_thread_are_read() -> None:
-    end, started = threading.Event(), threading.Event()
-
-    def wärmt() -> None:
-        started.set()
-        end.wait()
-
-    thread = threading.Thread(target=wärmt)
-    thread.start()
-    try:
-        started.wait()
-        assert thread.ident is not None
-        frames = running_frames(thread.ident)
-        line = wärmt.__code__.co_firstlineno + 2
-        assert (__file__, line, "wärmt") in frames
-        assert frames[-1][2] == "_bootstrap"
-        assert running_frames(threading.get_ident())[0][2] in ("running_frames", "_dumped_frames")
-    finally:
-        end.set()
-        thread.join()
-    eventually(lambda: running_frames(thread.ident or 0) == [])
-
-
 EXIT = """
 import sys, threading, time
 from guerdon import Dispatcher, reward
@@ -213,7 +179,9 @@ def busy(completion):
 async def waits(completion):
     return busy(completion)
 
-functions = [reward(busy, lane="thread", name="busy"), reward(waits, name="waits")]
+functions = [reward(busy, lane="thread", name="busy")]
+if "loops" in sys.argv:
+    functions.append(reward(waits, name="waits"))
 dispatcher = Dispatcher(functions, max_failure_rate=1.0)
 texts = ["0"] * 100 + ["0.001"] * 2000
 
@@ -236,24 +204,67 @@ def test_the_interpreter_exits_while_threads_compute(count: int, tmp_path: Path)
     script = tmp_path / "script.py"
     script.write_text(EXIT)
     for _ in range(count):
-        command = [sys.executable, str(script), str(random.uniform(0.0, 1.0))]
+        command = [sys.executable, str(script), str(random.uniform(0.0, 1.0)), *["loops"] * SAFE_LOOPS]
         done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
         assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python can't do without the GIL")
-def test_a_dispatcher_turns_no_gil_on() -> None:
+def test_the_gil_is_turned_on_for_event_loops_that_need_it() -> None:
     code = """
 import sys
 from guerdon import Dispatcher, reward
+async def later(completion):
+    return float(completion)
 with Dispatcher([reward(lambda completion: float(completion), lane="thread", name="f")]) as made:
     made.score(completions=["1", "2"])
-assert not sys._is_gil_enabled()
+print(sys._is_gil_enabled())
+for _ in range(2):
+    with Dispatcher([reward(later)]) as made:
+        made.score(completions=["1", "2"])
+print(sys._is_gil_enabled())
 """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
-    command = [sys.executable, "-W", "error", "-c", code]
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
+    needed = sys.version_info < gil._SAFE_LOOPS
+    assert (done.returncode, done.stdout.split()) == (0, ["False", str(needed)]), done.stderr
+    assert (done.stderr.count("gh-153809"), done.stderr.count("Warning")) == (int(needed), int(needed))
+
+
+def test_event_loops_that_need_a_gil_that_is_kept_off_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gil, "_SAFE", (3, 11))
+    monkeypatch.setattr(gil, "_SAFE_LOOPS", (99,))
+    monkeypatch.setattr(gil, "has_gil", lambda: False)
+    with pytest.raises(GuerdonError, match="gh-153809"):
+        Dispatcher([looped(number_later)])
+    with (
+        pytest.warns(GuerdonWarning, match="returned an awaitable"),
+        Dispatcher([threaded(lambda completion: Later())], max_failure_rate=1.0) as made,
+    ):
+        result = made.score(completions=["1", "2"])
+    assert (result.status == Status.ERROR).all()
+    assert "gh-153809" in result.failures()[0].reason
+
+
+def test_stacks_are_not_read_without_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    async def waits(completion: str) -> float:
+        await asyncio.to_thread(go.wait)
+        return 1.0
+
+    with Dispatcher([threaded(lambda completion: float(go.wait()), name="stands"), looped(waits)]) as made:
+        pending = made.submit(completions=["a"])
+        eventually(lambda: len(made.dump()) == 2)
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        unreadable = "not readable on free-threaded Python"
+        assert [call.no_stack for call in made.dump()] == [unreadable] * 2
+        for call in reading.state(made)["in_flight"]:
+            # The machine may be too busy for an answer.
+            assert call["no_stack"] in (unreadable, "Python did not answer in time")
+        go.set()
+        assert (pending.result().status == Status.OK).all()
 
 
 @pytest.mark.skipif(has_gil(), reason="without the GIL a thread inherits the context of its starter")

@@ -340,7 +340,7 @@ def test_another_user_is_turned_away(runtime: Path) -> None:
     with Dispatcher([length]) as dispatcher:
         dispatcher.score(completions=["a"])
         path = dispatcher.stats()["state_socket"]
-        # As if the folder were open to all: the server itself asks who comes.
+        # The folder is open to all now: the server itself checks who connects.
         runtime.chmod(0o755)
         runtime.parent.chmod(0o755)
         os.chmod(path, 0o777)

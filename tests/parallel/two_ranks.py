@@ -83,7 +83,7 @@ def sharded(kind: str) -> Iterator[dict[str, Any]]:
         return
     import deepspeed
 
-    # Else the CPU's collectives are compiled, for half a minute.
+    # DeepSpeed would compile the CPU's collectives, for half a minute.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
     def backend(self: Any, *args: Any) -> tuple[str, DistributedType]:

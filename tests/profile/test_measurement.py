@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Limit, Status, http_reward, reward
+from guerdon import Limit, StatefulReward, Status, http_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon.profile import Case, Score, measurement
 from guerdon.profile.advice import advise
@@ -118,6 +118,21 @@ def test_groups_and_batches() -> None:
     assert (whole.calls, len(whole.seconds), whole.rows_of_call) == ("batch", 1, 24)
 
 
+class AsyncRanked(StatefulReward):
+    async def score(self, completion: str) -> float:
+        await asyncio.sleep(0.01)
+        return float(len(completion))
+
+    def finish_group(self, scores: list[float], **columns: object) -> list[float | None]:
+        return [score - min(scores) for score in scores]
+
+
+def test_an_async_function_that_finishes_groups_is_measured() -> None:
+    rows = [{"prompt": f"p{row // 4}", "completion": "x" * row} for row in range(8)]
+    found = measured(AsyncRanked(), rows)
+    assert (len(found.seconds), found.blocks, found.failures) == (8, False, [])
+
+
 def test_a_signal_while_its_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = os.mkdir
 
@@ -141,6 +156,52 @@ def test_after_some_hangs_the_rest_is_left_out() -> None:
     assert found.seconds == []
     assert found.counts()["timeout"] >= 3
     assert found.unmeasured > 100
+
+
+@pytest.mark.parametrize("step", ["_time", "_is_over"])
+def test_calls_count_for_whose_repetition_there_is_no_time(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    run = getattr(measurement, step)
+
+    def too_late(*given: Any) -> Any:
+        subject = next(each for each in given if isinstance(each, Subject))
+        subject.deadline = time.monotonic()
+        return run(*given)
+
+    monkeypatch.setattr(measurement, step, too_late)
+    found = measured(reward(sleeps), ROWS)
+    assert 0 < found.answered == len(found.seconds) == len(ROWS) - found.unmeasured
+    assert min(found.seconds) >= 0.01
+    assert not found.failures
+
+
+@pytest.mark.parametrize("whole_batch", [False, True])
+def test_a_first_call_that_fails_or_has_one_row_of_a_batch_stands_for_no_other(
+    monkeypatch: pytest.MonkeyPatch, whole_batch: bool
+) -> None:
+    def fails(completion: str) -> float:
+        raise ValueError("the first row")
+
+    def together(completions: list[str], **columns: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    def too_late(found: Any, subject: Subject, cases: Any, run: Any = measurement._time) -> None:
+        subject.deadline = time.monotonic()
+        run(found, subject, cases)
+
+    monkeypatch.setattr(measurement, "_time", too_late)
+    found = measured(together if whole_batch else reward(fails), ROWS)
+    assert (found.seconds, found.failures, found.unmeasured) == ([], [], len(ROWS))
+
+
+@pytest.mark.parametrize(("seconds", "workers"), [(0.01, 2), (0.55, 8)])
+def test_checks_of_calls_that_wait_for_long_have_more_workers(seconds: float, workers: int) -> None:
+    def waits(completion: str) -> float:
+        time.sleep(seconds)
+        return 0.0
+
+    with Subject(reward(waits), ROWS[:4]) as subject:
+        assert not measurement.measure(subject, subject.samples()).failures
+        assert subject.workers == workers
 
 
 @pytest.mark.parametrize("status", [Status.ERROR, Status.TIMEOUT, Status.CRASHED])

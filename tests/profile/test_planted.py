@@ -44,7 +44,7 @@ def test_planted_bugs_are_found(entry: PlantedDefect) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    # With math-verify each of some hundred probes takes a tenth of a second.
+    # Each of some hundred probes takes a tenth of a second with math-verify.
     [pytest.param(one, marks=pytest.mark.whole if name_of(one) == "verified" else ()) for one in ROBUST],
     ids=name_of,
 )

@@ -53,7 +53,7 @@ def test_one_rank_has_all_of_it() -> None:
 
 
 def most_in_flight() -> int:
-    """Of 600 samples."""
+    """Returns the most calls in flight of 600 samples."""
     flying = most = 0
 
     @reward
@@ -71,7 +71,7 @@ def most_in_flight() -> int:
 
 
 def test_so_many_calls_are_in_flight() -> None:
-    """In a process that a launcher told that it is one of 64."""
+    """The launcher's variables name 64 processes."""
     launched = {"WORLD_SIZE": "64", "RANK": "3", "LOCAL_WORLD_SIZE": "8", "LOCAL_RANK": "3"}
     code = "import json; from tests.registration.test_concurrency import most_in_flight; print(json.dumps(most_in_flight()))"
     done = subprocess.run(

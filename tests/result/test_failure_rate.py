@@ -88,8 +88,8 @@ def test_alternating_batches_are_judged_by_their_mean() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_drifting_rate_ends_the_run_near_the_limit(seed: int) -> None:
-    """From 0 to 100 % over 400 batches of 32: the end comes where the window's share is the
-    limit."""
+    """The rate goes from 0 to 100 % over 400 batches of 32, and the run ends where the window's
+    share is the limit."""
     chance = random.Random(seed)
     days = [
         [batch(16, [one for one in range(16) if chance.random() < day / 400]) for _ in range(2)] for day in range(400)

@@ -207,8 +207,8 @@ SOUP_GOLDS = ["5", "$5$", "1/2", "$A$", "$x=5$", "5%", "12", "0.5", "$\\frac{1}{
 
 
 def soup(count: int, seed: int) -> Iterator[tuple[str, str, str, str]]:
-    """So many of: question, kind of soup, gold text, answer text. One or both are pieces of what
-    patterns look for, in any order."""
+    """Yields `count` rows: question, kind of soup, gold text, answer text. One or both texts are
+    pieces that patterns look for, in any order."""
     rng = random.Random(seed)
 
     def some(least: int, most: int) -> str:

@@ -235,7 +235,7 @@ def test_another_column_by_name_and_none_abstains() -> None:
 
 
 def test_worker_callable_names_its_column() -> None:
-    """For `guerdon profile`, which reads signatures."""
+    """`guerdon profile` reads its signature."""
     target = rewards.math_reward("answer").spec.target
     assert list(inspect.signature(target).parameters) == ["text", "answer"]  # type: ignore[arg-type]
     assert target("\\boxed{5}", answer="5") == target("\\boxed{5}", "5") == 1.0  # type: ignore[operator]

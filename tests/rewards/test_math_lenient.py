@@ -51,6 +51,33 @@ Yes | Yes  yes  \text{Yes}  Yes. || No  Y
 \ln 2 | \log_e 2 || \log 3
 (1, 2) | (1,2)  \left(1, 2\right) || (2, 1)  (1, 3)
 x^2 | x²  x^{2} || x^3  2x
+(0, 180) | (0,180)  \left(0,180\right) || 0180  180  [0, 180]
+(100,200) | (100, 200) || 100200  (100, 201)
+\{100, 200\} | \{100,200\} || \{100, 201\}
+1,234,567 | 1234567  1\,234\,567 || 1234  (1, 234, 567)
+5\,\text{cm} | 5~\text{cm}  5\ \mathrm{cm}  5\text{ cm}  5 || 5\,\text{m}  5\;\mathrm{m}
+25 \text{ cm}^2 | 25\,\text{cm}^2  25 \text{ cm}^{2}  25 cm²  25 || 25\,\text{cm}^3  25\,\text{m}^2  25 \text{ cm}
+25 square cm | 25\text{ cm}^2  25 sq cm  25 \text{ square centimeters}  25 || 25 cubic cm  25 cm  25 square m
+60 miles per hour | 60 \text{ miles per hour}  60 || 60 \text{ miles per minute}  6
+60 \text{ km/h} | 60 km/h  60 || 60 m/s
+3 boxes | 3\text{ box}  3 || 3 bottles
+3xy | 3xy || 3  3x
+3 | \text{3 cm}  \approx 3 || 3x^2  3mn  3 or four
+€5 | €5.00  5€  5 || €6  5\%
+½π | \frac{\pi}{2}  \frac12\pi || \pi  \frac{2}{\pi}
+8{:}30 | 8:30 || 8:45
+[1000, 2000] | [1,000, 2,000] || [1, 0, 2, 0]
+x=1000, y=2000 | x=1,000,y=2,000 || x=1, y=2
+3 planes | 3\text{ plane}  3 || 3 plans
+5 \text{ Hz} | 5Hz  5 || 5 \text{ W}
+12 eggs | 12eggs  12 || 12 hens
+3½ | 3.5 || \frac{3}{2}
+3x/y | \frac{3x}{y} || 3
+€7 | 7€  7 || \$7  £7
+\begin{pmatrix} 1 \\ 2 \end{pmatrix} | \begin{pmatrix}1\\2\end{pmatrix} || \begin{pmatrix} 2 \\ 1 \end{pmatrix}
+A | \textbf{(A)}\ 5  \textbf{(A) } 5  \text{A. Paris}  \text{Option A}  A: 5  A. Vitamin B or C  A. (p or q) || \textbf{(B)}\ 5  \text{Option B}  AB  A, B
+A | A || (A) or (B)  A. or B.  \text{(A) 5 or (B) 6}
+B | (B) both (A) and (C)  B. either A or C || (C) B
 """.strip().split("\n")
 PAIRS = [
     (gold.strip(), answer.strip(), value)
@@ -86,6 +113,29 @@ TEXTS = [
     ("5", r"It costs \$5.", 0.0),
     ("2", r"\boxed{2", 0.0),
     ("", r"\boxed{2}", None),
+    ("2", "<think>3</think><answer>2</answer>", 1.0),
+    ("2", "<answer> 3 </answer>", 0.0),
+    ("1/2", r"<answer>\(\frac{1}{2}\)</answer>", 1.0),
+    ("Yes", "<answer>Yes</answer>", 1.0),
+    ("2", r"<answer></answer> \boxed{2}", 1.0),
+    ("2", r"The format is <answer>3</answer>. \boxed{2}", 1.0),
+    ("2", "<answer>For $n=3$, it is $2$</answer>", 1.0),
+    ("2", "<think>3</think><|begin_of_box|>2<|end_of_box|>", 1.0),
+    ("2", "#### Step 3: Conclude\nThe result is $2$.", 1.0),
+    ("2", "#### 2. Compute\nThe end.", 0.0),
+    ("2", "#### 2 dollars\nThat is all.", 1.0),
+    ("2", "#### Answer: 2", 1.0),
+    ("x+1", "#### x+1\nDone.", 1.0),
+    ("New York", "#### New York\nDone.", 1.0),
+    ("twice as large", "The answer is twice as large", 1.0),
+    ("2", "The answer is 2, since 1 + 1 = 2.", 1.0),
+    ("2", "The answer is 3 because it isn't 2.", 0.0),
+    ("A", "The answer is A because it fits.", 1.0),
+    ("2", "The answer is **2**.", 1.0),
+    ("2", "**2**", 1.0),
+    ("2", "Answer: `2`", 1.0),
+    ("2", "Answer: 2<|im_end|>", 1.0),
+    ("2", "Answer: 2</s>", 1.0),
 ]
 
 

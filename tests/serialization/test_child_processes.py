@@ -58,7 +58,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("arguments", [["spawn"], ["forkserver"], ["fork"], ["spawn", "daemon"]], ids=" ".join)
 def test_children_of_multiprocessing(arguments: list[str], tmp_path: Path) -> None:
-    """With a dispatcher of their own, one that came as an argument, and the program's own."""
+    """The child makes a dispatcher, gets one as an argument, or uses the program's."""
     write(tmp_path, train=FUNCTIONS + CHILD)
     out = run("-W", "ignore::DeprecationWarning", "train.py", *arguments, cwd=tmp_path)
     assert out == "[9.0, 5.0]\n([9.0, 5.0], [9.0, 5.0], [9.0, 5.0])\n0 [9.0, 5.0]\n"
@@ -89,8 +89,7 @@ CHILDREN = {
 
 @pytest.mark.parametrize("what", CHILDREN)
 def test_a_fork_after_the_engine_started(what: str, tmp_path: Path) -> None:
-    """With a batch under way, which is the parent's; whatever the child does, the parent goes
-    on."""
+    """The parent has a batch under way, and goes on whatever the child does."""
     child, status = CHILDREN[what]
     write(tmp_path, train=FUNCTIONS + FORKS.format(child=child, status=status))
     assert run("-W", "ignore::DeprecationWarning", "train.py", cwd=tmp_path) == "[9.0, 5.0]\n"

@@ -122,7 +122,7 @@ judges = Dispatcher([judge])
 def test_a_jupyter_kernel(kernel: Kernel) -> None:
     kernel.run(SETUP)
     assert kernel.run("print(ask('a', 'b'))") == "[2.0, 0.5, 1.0, 0.5]\n"
-    # In the notebook's own loop, which goes on meanwhile.
+    # The notebook's own loop awaits it, and goes on meanwhile.
     awaited = (
         "print((await made.ascore(completions=['a'], spec=[Spec(3.0)], num_generations=1)).rewards.ravel().tolist())"
     )

@@ -170,7 +170,7 @@ def another_user(number: int) -> list[str]:
 def reported(program: str, *prefix: str, **environment: str) -> tuple[dict[str, Any], str]:
     """The report that a trainer process prints as its last line, and its standard error.
 
-    With a prefix the process is another user's, whose folder of state sockets would stay.
+    A process with a prefix is another user's, whose folder of state sockets would stay.
     """
     if prefix:
         environment["GUERDON_TOP"] = "0"

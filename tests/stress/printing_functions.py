@@ -12,7 +12,7 @@ from guerdon import StatefulReward
 
 
 def _say(name: str, text: str) -> float:
-    """In all the ways there are, most of them without a line's end."""
+    """Prints in all ways, most of them without a line's end."""
     print(name, text)
     print(f"{name} {text}", end="")
     sys.stderr.write(f"{name} {text}\n")

@@ -43,7 +43,7 @@ def _rest(seconds: float) -> None:
 
 
 def hold_gil() -> int:
-    """In C, which never looks at signals."""
+    """Computes in C, which never looks at signals."""
     return sum(range(10**13))
 
 
@@ -89,7 +89,7 @@ def again(completion: str) -> float:
 
 
 def waits(completion: str) -> float:
-    """For the thread lane."""
+    """Waits on the thread lane."""
     GO.wait(60)
     return float(completion)
 

@@ -12,7 +12,7 @@ from tests.faults import fault
 from tests.stress import starts_a_daemon
 from tests.stress.harness import Scene, expect, gone, wait_for
 
-# With how many processes each leaves behind.
+# The number of processes that each leaves behind.
 HANG: list[Any] = [
     fault(
         "a function forks children and grandchildren, and hangs",

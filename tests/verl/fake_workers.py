@@ -3,8 +3,8 @@ the server that generates.
 
 - The server answers a prompt, time after time, with two letters, three, four and one, in turn.
 - The actor has no weights. It writes down what it is given to train on (`TrainedBatch`).
-- In a run of a trainer that generates while it trains, the actor's first update waits until a
-  reward function has seen responses that are not yet trained on.
+- The actor's first update, if the trainer generates while it trains, waits until a reward
+  function has seen responses that are not yet trained on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TrainedBatch:
 
 
 class Actor(Worker):
-    """In the place of the model and its optimiser."""
+    """Replaces the model and its optimiser."""
 
     def __init__(self, config: Any, role: str, **named: Any) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ def _rows(data: TensorDict, step: int) -> list[TrainedBatch]:
 
 
 class Server:
-    """In the place of an inference server."""
+    """Replaces an inference server."""
 
     def __init__(self, path: str) -> None:
         self._tokenizer = hf_tokenizer(path)

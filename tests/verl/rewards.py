@@ -72,7 +72,7 @@ def noted(text: str, extra_info: dict[str, Any]) -> float:
 
 @guerdon.reward(timeout=20)
 def picky(text: str) -> float:
-    """In a worker process."""
+    """Runs in a worker process."""
     if len(text) == 3:
         raise ValueError("not one with three letters")
     return 0.5

@@ -176,13 +176,13 @@ def test_amid_a_group(fleet: Fleet, data: Any, tmp_path: Path, lost: tuple[int, 
 
 @pytest.mark.parametrize(("lost", "to"), [((0,), 1), ((1,), 1), ((0, 1, 0), 0)])
 def test_after_a_group_was_answered(fleet: Fleet, data: Any, tmp_path: Path, lost: tuple[int, ...], to: int) -> None:
-    """A lost worker has a group that was answered, and one that was not: its call comes again. As
-    the owner of the first it has it from the other worker; else the other has it itself. If both
-    are lost, one after the other, the second has the answers of the first.
+    """A lost worker has an answered group, and one whose call comes again. The owner of the first
+    group gets it from the other worker; else the other worker has it. If both are lost, one
+    after the other, the second has the answers of the first.
     """
 
     async def run() -> list[float]:
-        # Of the second group one is missing
+        # The second group lacks one response
         calls = [fleet.call(0, data[:4]), fleet.call(1, data[4:7])]
         await _until_idle()
         assert _calls(tmp_path) == 1
@@ -198,8 +198,8 @@ def test_after_a_group_was_answered(fleet: Fleet, data: Any, tmp_path: Path, los
 
 
 def test_a_call_that_ray_makes_twice(fleet: Fleet, data: Any, tmp_path: Path) -> None:
-    """Of a worker that is there: its responses are the same, in an open group and in one that was
-    answered; another response with an answered one's text is another."""
+    """The worker is alive, and its responses are the same, in an open group and in an answered
+    one; another response with an answered one's text is another."""
 
     async def run() -> None:
         first = fleet.call(0, data[:4])
@@ -216,7 +216,7 @@ def test_a_call_that_ray_makes_twice(fleet: Fleet, data: Any, tmp_path: Path) ->
 
 
 def test_a_failed_response_fails_again(fleet: Fleet, base: Any, tokenizer: Any, data: Any, tmp_path: Path) -> None:
-    """Without being scored again: ``failed_reward=raise``."""
+    """It is not scored again: ``failed_reward=raise``."""
     fleet._config = changed(base, "+reward.reward_kwargs.failed_reward=raise")
     fleet.workers = [fleet._make(0), fleet._make(1)]
     fields = {"uid": [OWNED[0]] * 4, "extra_info": list(data.non_tensor_batch["extra_info"][:4])}

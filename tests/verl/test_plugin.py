@@ -22,7 +22,7 @@ from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls 
 
 @pytest.mark.parametrize("loaded", ["the registry first", pytest.param("the plugin first", marks=pytest.mark.whole)])
 def test_the_plugin_needs_one_setting(loaded: str) -> None:
-    """In a process of its own: verl loads plugins when it is imported, and without its registry."""
+    """It runs in a new process: verl loads plugins at import, and without its registry."""
     registry = "import verl.experimental.reward_loop.reward_manager.registry"
     plugin = "import guerdon.integrations.verl.plugin"
     program = f"""

@@ -121,7 +121,7 @@ def test_by_default_a_failure_is_warned_of_and_has_the_mean_of_its_group(make: A
 
 
 def test_failure_raises_if_groups_are_unknown_as_reported_before(make: Any, tokenizer: Any) -> None:
-    """Without the field, and where validation could have other groups; no response waits."""
+    """Groups are unknown without the field, or if validation may have others; no response waits."""
     without = make_data(tokenizer, ["a", "raise", "bc"])
     del without.non_tensor_batch["uid"]
     no_split = make_data(tokenizer, ["a", "raise", "bc"], extra_info=[{"index": index} for index in range(3)])
@@ -187,7 +187,7 @@ def test_a_response_of_which_all_is_skipped_or_mute_has_no_reward(make: Any, tok
     assert [answer["reward_score"] for answer in answers] == [-1.0, 1.0, -1.0]
     states = [answer["reward_extra_info"]["guerdon_status"] for answer in answers]
     assert states == ["partial:skipped judged:abstained", "partial:skipped judged:ok", "partial:skipped judged:error"]
-    # Of all that are skipped none is a failure: those of the source alone are judged.
+    # No skipped sample is a failure: only those of the source are judged.
     errors = ask(manager, make_data(tokenizer, ["bad"] * 64))
     assert all("'judged' failed on" in str(error) and "partial" not in str(error) for error in errors)
 
@@ -339,7 +339,7 @@ def test_a_failed_response_has_the_mean_of_what_the_others_are_trained_on(make: 
 
 
 def test_dapos_options_switched_off(make: Any, tokenizer: Any) -> None:
-    """As verl's recipes leave them, without what only an enabled one needs."""
+    """verl's recipes leave them so, without the fields that an enabled one needs."""
     manager = make(*custom("plain_score"), "+reward.reward_kwargs.overlong_buffer_cfg.enable=false")
     answers = ask(manager, make_data(tokenizer, ["a", "b" * 20, "1", "d"]))
     assert all("overlong" not in answer["reward_extra_info"] for answer in answers)

@@ -220,7 +220,7 @@ def test_a_killed_worker_with_groups(ranks: Loop, tmp_path: Path) -> None:
     sees="nothing: both are started again; responses that had been scored in them are scored again",
 )
 def test_both_workers_are_lost(cluster: Nodes, loop_with: Callable[[tuple[str, ...]], Loop], tmp_path: Path) -> None:
-    """With a function of one response, which fails on one, as without a loss."""
+    """A function of one response, which fails on one, has the same results without a loss."""
     loop = loop_with(SINGLE)
     texts = ["a" * length for length in LENGTHS]
     texts[5] = "raise"

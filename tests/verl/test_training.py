@@ -77,7 +77,7 @@ def test_a_response_without_a_reward_is_left_out(tmp_path: Path, monkeypatch: py
         groups.setdefault((row.step, row.ground_truth), []).append(row.letters)
         assert row.status == "picky:ok length:ok"
         assert row.reward == pytest.approx(0.5 + row.letters)
-        # Of 1, 2 and 4
+        # The group's letters are 1, 2 and 4
         assert row.advantage == pytest.approx((row.letters - 7 / 3) / (7 / 3) ** 0.5, abs=1e-4)
     assert [step for step, _ in groups] == [1] * 4 + [2] * 4
     assert all(sorted(letters) == [1, 2, 4] for letters in groups.values())

@@ -115,7 +115,7 @@ def train(kind: str, folder: Path, patch: pytest.MonkeyPatch, *overrides: str) -
 
 
 def _in_version_1(config: Any) -> None:
-    """As ``verl.trainer.main_ppo`` runs it, but in this process."""
+    """Runs it as ``verl.trainer.main_ppo`` does, but in this process."""
     runner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class()
     runner.run(config)
 
@@ -154,8 +154,8 @@ KINDS = {
     "sync": Kind(_in_version_1),
     "colocate_async": Kind(_in_version_1, ("trainer.v1.trainer_mode=colocate_async",), overlaps=True),
     "version 0": Kind(_in_version_0, ("trainer.use_v1=false",)),
-    # As its own configuration says, but for the weights, which travel by NCCL there. No
-    # `rollout_data_dir`: it fails with one.
+    # Its own configuration, but for the weights, which travel by NCCL there. It fails with a
+    # `rollout_data_dir`, so it has none.
     "one step off": Kind(
         _one_step_off,
         (

@@ -32,7 +32,7 @@ _SERVER = pytest.StashKey["Server"]()
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not collect_ignore_glob and not session.config.option.collectonly:
         _launch(session.config)
-        # In a test's module what this imports would be an error
+        # An import in a test's module would make its warnings errors
         with warnings.catch_warnings(action="ignore"):
             importlib.import_module("tests.vllm.training")
 
@@ -63,8 +63,8 @@ def _end(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In place of the whole suite's: no process. TRL's trainer and vLLM leave threads, and with
-    them the queues that these hold, to the exit.
+    """Replaces the suite's check: no process is left. TRL's trainer and vLLM leave threads, and
+    the queues that these hold, to the exit.
     """
     yield
     server = request.config.stash.get(_SERVER, None)

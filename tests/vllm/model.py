@@ -3,7 +3,7 @@ the first step.
 
 Some of its dimensions are set by hand. If the prompt offers tools, it says nothing but `CALLS`
 and the end of its turn, each with some probability; everywhere else it says bytes, and never a
-call. So one server serves both kinds of tests.
+call. One server serves both kinds of tests thereby.
 """
 
 from __future__ import annotations

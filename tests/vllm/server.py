@@ -38,7 +38,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     # The engine works in its own process and not in one more
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # Of a small function of the sampler: ten seconds at the first request
+    # It would compile a small function of the sampler: ten seconds at the first request
     "TORCH_COMPILE_DISABLE": "1",
 }
 ARGUMENTS = (

@@ -52,7 +52,7 @@ def play(server: Server, folder: Path, steps: int, **options: Any) -> list[dict[
 def test_rewards_of_the_asynchronous_trainer_see_what_a_serial_replay_sees(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the process that TRL spawns, many samples at once, environments reused."""
+    """The process that TRL spawns plays many samples at once and reuses environments."""
     stand_in(monkeypatch)
     play(server, tmp_path, steps=4)
 

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 
 @pytest.fixture(scope="module")
 def ranks(server: Server, tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
-    """By rank what the first run tells, and the one that resumes it."""
+    """Returns what the first run tells and what the resumed one does, by rank."""
     folder = tmp_path_factory.mktemp("ranks")
     done = run_ranks(folder, "tests.vllm.two_ranks", server.url, str(server.model), timeout=1000)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -35,13 +35,13 @@ def test_both_ranks_train_the_same_policy(ranks: list[list[dict[str, Any]]]) -> 
     for run in ranks[0]:  # only the first rank scores
         assert all(math.isfinite(entry["loss"]) for entry in run["log"])
         assert all("rewards/length" in entry and "rewards/rank" in entry for entry in run["log"])
-        # In the entry during which groups were scored, which may be one before that of their step.
+        # The entry is that during which groups were scored, maybe one before that of their step.
         failed = "guerdon/rank/failed_frac"
         assert {entry[failed] for entry in run["log"] if failed in entry} == {0.0}
 
 
 def test_a_run_goes_on_from_its_checkpoint(ranks: list[list[dict[str, Any]]]) -> None:
-    """With its adapter, under names unknown to the server, and versions that count on."""
+    """The adapter is kept, under names unknown to the server, and versions count on."""
     for first, resumed in ranks:
         assert [entry["step"] for entry in first["log"]] == [1, 2]
         assert [entry["step"] for entry in resumed["log"]] == [1, 2, 3, 4]

@@ -24,8 +24,8 @@ def test_two_steps_are_sampled_from_the_weights_of_their_step(tmp_path: Path) ->
     assert len(re.findall(r"^step +\d+  right \d", output, re.MULTILINE)) == 2, output
     assert re.search(r"\d+ s, of a step .* s in generation, .* s in rewards, .* s in training", output), output
     logs = json.loads((tmp_path / "guerdon-vllm.json").read_text())
-    # The trainer computes the probability of each token again. With an output layer of the step
-    # before in vLLM the difference is 0.02 in the second step.
+    # The trainer computes the probability of each token again. An output layer of the step
+    # before in vLLM makes the difference 0.02 in the second step.
     assert [log["sampling/sampling_logp_difference/max"] < 0.001 for log in logs] == [True, True], logs
     rows = read_journal(tmp_path / "journal-guerdon-vllm")
     assert rows.num_rows == 2 * real_model.SAMPLES * len(real_model.NAMES)

@@ -1,8 +1,8 @@
 """Runs of the trainers on the CPU, with a server that is real.
 
-In the asynchronous ones two stand-ins, in the test's process alone: the attention kernel of TRL's
+The asynchronous ones have two fakes, in the test's process alone: the attention kernel of TRL's
 packed rows needs a GPU and is written here with PyTorch's own attention, and the peak speed of a
-device that has none is unknown. In the synchronous one weights are not sent, which needs NCCL: at
+device that has none is unknown. The synchronous one sends no weights, which needs NCCL: at
 learning rate 0 the server's are the trainer's throughout.
 """
 

@@ -162,3 +162,16 @@ def test_output_of_c_code_is_flushed_without_reloading_the_library() -> None:
     loaded = linux._libc()
     linux.flush_c_stdout()
     assert linux._libc() is loaded
+
+
+def test_a_system_without_subreapers_has_workers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """qemu-user, which containers of another machine run under, refuses this call."""
+
+    def refuse(option: int, value: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(linux, "_prctl", refuse)
+    linux.adopt_orphans()
+    assert "PR_SET_CHILD_SUBREAPER: Invalid argument" in capsys.readouterr().err

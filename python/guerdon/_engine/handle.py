@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._functions.spec import FunctionSpec, with_members
 from guerdon._lanes import recycling
+from guerdon._lanes.gil import need_gil
 from guerdon._system.cpu_count import allowed_cores, on_cores, warn_if_bound
-from guerdon._system.threads import has_gil
-from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
+from guerdon.errors import ClosedError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
     from guerdon._functions.lane_plan import Keys
@@ -42,15 +42,6 @@ EXIT_TIMEOUT_S = 1.0
 _NODE_SILENCE_S = 30.0
 
 
-def _refuse_old_free_threading() -> None:
-    # Its frames, tasks and weak dicts are not safe without the GIL.
-    if sys.version_info < (3, 14) and not has_gil():
-        raise GuerdonError(
-            "Guerdon runs without the GIL on Python 3.14 and later, and this is an older one. Set PYTHON_GIL=1, or take a later "
-            "Python."
-        )
-
-
 class EngineHandle:
     """Starts and ends the engine of a list of functions."""
 
@@ -69,9 +60,9 @@ class EngineHandle:
         cluster: ClusterFactory | None = None,
         run_specs: Sequence[FunctionSpec] | None = None,
     ) -> None:
-        _refuse_old_free_threading()
         self._specs = tuple(specs)
         self._run_specs = with_members(specs) if run_specs is None else tuple(run_specs)
+        need_gil(loops=any(spec.lane == "asyncio" for spec in self._run_specs))
         self._workers = workers
         self._recycle = recycle
         self._worker_env = worker_env or {}

@@ -27,7 +27,8 @@ class Votes:
 
     Attributes:
         count: Calls a sample at most, up to 64.
-        by: ``"median"``, ``"majority"``, the most common score (a tie abstains), or ``"mean"``.
+        by: ``"median"`` (of an even number, the mean of the two in the middle), ``"majority"``, the
+            most common score (a tie abstains), or ``"mean"``.
         min_agreement: Abstain where the most common score has a smaller share of the votes.
 
     Examples:

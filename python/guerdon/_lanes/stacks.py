@@ -8,12 +8,13 @@ user code: it may be done in a signal handler.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
 from guerdon._insight.stack_source import StackFrame
-from guerdon._system.threads import running_frames
+from guerdon._system.gil import has_gil
 
 _MOST = 100
 _FOLDER = os.path.dirname(os.path.dirname(__file__))
@@ -21,8 +22,12 @@ _OURS = tuple(os.path.join(_FOLDER, folder) + os.sep for folder in ("_lanes", "_
 
 
 def of_thread(ident: int) -> list[StackFrame]:
-    """The stack of a running thread; empty if it is gone or no user code runs on it."""
-    return _users(reversed(running_frames(ident)[:_MOST]))
+    """The stack of a running thread; empty if it is gone, no user code runs on it, or without the
+    GIL."""
+    if not has_gil():  # a frame may end while it is read
+        return []
+    frame = sys._current_frames().get(ident)
+    return _users(reversed(list(_outwards(frame))))
 
 
 def of_coroutine(coroutine: Any, thread: int | None) -> list[StackFrame]:
@@ -30,6 +35,14 @@ def of_coroutine(coroutine: Any, thread: int | None) -> list[StackFrame]:
     if getattr(coroutine, "cr_running", False):
         return [] if thread is None else of_thread(thread)
     return _users(_inwards(coroutine))
+
+
+def _outwards(frame: FrameType | None) -> Iterator[StackFrame]:
+    count = 0
+    while frame is not None and count < _MOST:
+        yield _place(frame)
+        frame = frame.f_back
+        count += 1
 
 
 def _inwards(awaited: Any) -> Iterator[StackFrame]:

@@ -127,7 +127,7 @@ class Chunk:
     def is_summed(self) -> NDArray[np.bool_]:
         """Samples whose total was that of the other functions where one had failed."""
         parts = self._survey.parts
-        summed = [place for place in self._parts if parts[place].is_summed]
+        summed = [place for place in self._parts if parts[place].facts.is_summed]
         return np.isin(self._part_of_row[self.first_rows], summed)
 
     def has(self, name: str) -> bool:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import resource
 import signal
+import sys
 from functools import cache
 from typing import Any
 
@@ -24,7 +25,14 @@ _HIGH = 512  # beyond what functions usually have open
 
 def adopt_orphans() -> None:
     """Makes this process the subreaper: orphaned descendants, daemons too, become its children."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    except OSError as error:  # an emulator such as qemu-user lacks it
+        print(
+            f"PR_SET_CHILD_SUBREAPER: {error.strerror}. Processes that reward functions leave behind may outlive the engine.",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def mark_descendants(mark: int) -> None:

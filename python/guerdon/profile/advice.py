@@ -15,7 +15,7 @@ from typing import Any, Final
 from guerdon._functions.factory import Factory
 from guerdon._functions.options import Lane, Options
 from guerdon._functions.spec import FunctionSpec
-from guerdon._system.threads import has_gil
+from guerdon._system.gil import has_gil
 from guerdon._system.units import plural
 from guerdon.functions import RewardFunction
 from guerdon.profile.measurement import Measurement

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -36,9 +36,11 @@ _MOST_HANGS: Final = 3
 _CHUNK: Final = 16
 _WATCHED_ROWS: Final = 64
 _FIRST_ROWS: Final = 4
+_FIRST_SHARE: Final = 0.25
 _WATCHED_S: Final = 0.3
 _MOST_REPEATS: Final = 2000
 _WAITING_WORKERS: Final = 8
+_SLOW_S: Final = 0.5
 _BLOCKS_S: Final = 0.005
 _AS_LONG: Final = 0.7
 _LONG: Final = (1_000, 4_000, 16_000, 64_000)
@@ -118,22 +120,30 @@ def measure(subject: Subject, cases: Sequence[Case], empty_bytes: int = 0) -> Me
     with _notes_file() as notes:
         measured = (AsyncMeasuredFunction if spec.is_async else MeasuredFunction)(spec.item, notes)
         with _watched(subject, measured) as watched:
-            _score(watched, subject, cases[: max(_size(subject), _FIRST_ROWS)])
+            size, left = _size(subject), subject.deadline - time.monotonic()
+            first = cases[:size]
+            scores = _scores(subject, first, size, watched)
+            calls = 1 + _FIRST_SHARE * left / max(1e-6, *(score.run_s for score in scores))
+            if more := cases[size : size * int(min(_FIRST_ROWS // size, calls))]:
+                _scores(subject, more, size, watched)
             _read_notes(found, notes)
             _time(found, subject, cases)
+            _add_unrepeated(found, subject, first, scores)
             lost = {case.row for case, _ in found.failures}
             sound = [case for case in cases[:_WATCHED_ROWS] if case.row not in lost]
             if spec.shape == "sample" and sound and found.seconds and not _is_over(subject):
                 per_row = max(float(np.median(found.seconds)), 1e-6)
                 wanted = min(_MOST_REPEATS, max(len(sound), int(_WATCHED_S / per_row)))
-                _score(watched, subject, [sound[place % len(sound)] for place in range(wanted)])
+                _scores(subject, [sound[place % len(sound)] for place in range(wanted)], size, watched)
                 left = subject.deadline - time.monotonic()
                 if spec.is_async and _BLOCKS_S <= per_row < left / (9 * AT_ONCE):
                     with _watched(subject, AtOnce(spec.item, notes), 3 * AT_ONCE) as at_once:
-                        share = _score(at_once, subject, sound[:1])
-                    found.blocks = bool(share is not None and share.rewards.ravel()[0] > _AS_LONG)
+                        share = _scores(subject, sound[:1], 1, at_once)[0].value
+                    found.blocks = share is not None and share > _AS_LONG
         _read_notes(found, notes)
-    subject.close()  # the checks need fewer workers
+    subject.close()  # the checks need fewer workers, but for calls that take long and wait
+    if spec.shape == "sample" and _waits(found) and not found.failures and min(found.seconds, default=0.0) >= _SLOW_S:
+        subject.workers = _WAITING_WORKERS
     subject.hangs = 0
     return found
 
@@ -145,7 +155,7 @@ def empty_worker_bytes() -> int:
     found = Measurement("sample")
     with _notes_file() as notes, Subject(reward(nothing), [{"completion": ""}], timeout=60.0) as subject:
         with _watched(subject, MeasuredFunction(nothing, notes)) as watched:
-            _score(watched, subject, subject.samples())
+            _scores(subject, subject.samples(), 1, watched)
         _read_notes(found, notes)
     return found.worker_bytes
 
@@ -178,45 +188,58 @@ def _size(subject: Subject) -> int:
     return subject.num_generations if subject.grouped else 1
 
 
-def _score(dispatcher: Dispatcher, subject: Subject, cases: Sequence[Case]) -> Any:
-    """The result of these samples; None where time is up."""
-    size = _size(subject)
-    whole = cases[: len(cases) // size * size]
-    try:
-        return dispatcher.score(num_generations=size, **subject.columns_of(whole))
-    except OutOfTime:
-        return None
-
-
 def _is_over(subject: Subject) -> bool:
     return subject.hangs >= _MOST_HANGS or subject.deadline <= time.monotonic()
 
 
+def _waits(found: Measurement) -> bool:
+    return found.cpu_s is not None and found.cpu_s < 0.2
+
+
 def _time(found: Measurement, subject: Subject, cases: Sequence[Case]) -> None:
     """Times of all samples, until time is up or too many hang."""
-    waits = found.cpu_s is not None and found.cpu_s < 0.2
-    workers = _WAITING_WORKERS if waits else max(1, usable_cores() // 2)
+    workers = _WAITING_WORKERS if _waits(found) else max(1, usable_cores() // 2)
     size = _size(subject)
     chunk = len(cases) if subject.batch else max(size, _CHUNK // size * size)
+    warm, scores = cases[: workers * size], list[Score]()
     # A call ended: the first one in each worker imports and fills caches.
     if found.cpu_s is not None:
-        _scores(subject, cases[: workers * size], workers, size)
+        scores = _scores(subject, warm, size, workers)
         subject.hangs = 0
     for first in range(0, len(cases), chunk):
         if _is_over(subject):
             found.unmeasured += len(cases) - first
             break
         part = cases[first : first + chunk]
-        _add(found, subject, part, _scores(subject, part, workers, size))
+        _add(found, subject, part, _scores(subject, part, size, workers))
+    if scores:
+        _add_unrepeated(found, subject, warm, scores)
     if found.calls == "sample" and found.seconds and not subject.own_lane:
         _lengthen(found, subject, cases, workers)
 
 
-def _scores(subject: Subject, cases: Sequence[Case], workers: int, size: int) -> Sequence[Score]:
+def _scores(subject: Subject, cases: Sequence[Case], size: int, runs_in: int | Dispatcher) -> list[Score]:
+    """Scores samples in groups of this size; those that did not end in time are cancelled.
+
+    Args:
+        runs_in: The number of workers, or a dispatcher of `_watched`.
+    """
     try:
-        return subject.score(cases, workers=workers, group=size)
+        if isinstance(runs_in, Dispatcher):
+            return subject.scored(runs_in, cases, size)
+        return subject.score(cases, workers=runs_in, group=size)
     except OutOfTime as error:
         return [*error.scores, *[Score(None, Status.CANCELLED)] * (len(cases) - len(error.scores))]
+
+
+def _add_unrepeated(found: Measurement, subject: Subject, first: Sequence[Case], scores: Sequence[Score]) -> None:
+    """Adds the outcomes of the first calls if none of the others ended in time."""
+    ended = not subject.batch and any(
+        score.status is not Status.CANCELLED and not score.status.failed for score in scores
+    )
+    if not found.seconds and not found.failures and ended:
+        found.unmeasured -= len(first)
+        _add(found, subject, first, scores)
 
 
 def _add(found: Measurement, subject: Subject, cases: Sequence[Case], scores: Sequence[Score]) -> None:
@@ -267,7 +290,7 @@ def _lengthen(found: Measurement, subject: Subject, cases: Sequence[Case], worke
             return
         text = str(case.completion)
         filler = (_FILLER * (length // len(_FILLER) + 1))[: max(0, length - len(text))]
-        (score,) = _scores(subject, [replace(case, completion=filler + text)], workers, 1)
+        (score,) = _scores(subject, [replace(case, completion=filler + text)], 1, workers)
         if score.status is Status.TIMEOUT:
             found.long.append((length, None))
             return

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from guerdon._system.threads import has_gil
+from guerdon._system.gil import has_gil
 from guerdon.limits import USUAL_CONCURRENCY
 from guerdon.profile.function_profile import FunctionProfile, Step, StepPrediction
 from guerdon.results.status import Status

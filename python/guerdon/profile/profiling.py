@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
+from guerdon._insight.diagnostics.score_totals import seconds_text
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError, RegistrationError
@@ -42,6 +43,7 @@ _MOST_OUTPUT: Final = 100_000
 """Bytes that a call may print."""
 _MEASURING: Final = 0.4
 _LEAST_MEASURING_S: Final = 10.0
+_SLOW_S: Final = 0.5
 _TIME_LIMIT: Final = "time limit"
 
 
@@ -205,9 +207,9 @@ class _Profiling:
             why, advice = "Ctrl-C came", "Run them again"
             if mine.cut_short == _TIME_LIMIT:
                 why, advice = "Time was up", "Allow more (--time-limit)"
-            message = (
-                f"{why} before these checks had ended: {', '.join(missing)}. {advice}, or take fewer rows (--rows)."
-            )
+            times = mine.times
+            slow = "" if times is None or times["p50_s"] < _SLOW_S else f" A call takes {seconds_text(times['p50_s'])}."
+            message = f"{why} before these checks had ended: {', '.join(missing)}.{slow} {advice}, or take fewer rows (--rows)."
             mine.findings.append(Finding("unchecked", "warning", message))
 
     def _next(self, name: str, what: str) -> None:

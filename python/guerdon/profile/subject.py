@@ -246,7 +246,7 @@ class Subject:
                     )
                     continue
                 try:
-                    scores = self._scored(dispatcher, chunk, group)
+                    scores = self.scored(dispatcher, chunk, group)
                     failed = all(score.status.failed for score in scores)
                     by_rows = self.batch and variant == "call" and failed and len(chunk) > 1
                     if by_rows:
@@ -330,7 +330,15 @@ class Subject:
             self.own_lane = True
             return Dispatcher([self.dispatcher_item(variant)], **options)
 
-    def _scored(self, dispatcher: Dispatcher, samples: Sequence[Case], group: int) -> list[Score]:
+    def scored(self, dispatcher: Dispatcher, samples: Sequence[Case], group: int) -> list[Score]:
+        """Score samples by a dispatcher whose one function is this one.
+
+        Args:
+            group: Samples of one group; the last group is filled up.
+
+        Raises:
+            OutOfTime: Some of them were not scored.
+        """
         wanted = len(samples)
         samples = [*samples, *[samples[-1]] * (-wanted % group)]
         result = dispatcher.score(num_generations=group, **self.columns_of(samples))

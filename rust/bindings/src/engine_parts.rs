@@ -189,6 +189,9 @@ fn pass_warnings_on(shown: &Shown, functions: &[FunctionSettings]) {
                     let why = format!("{} s (Retry-After); last error: {reason}", after.as_secs_f64());
                     (Source::LongRetryAfter, why)
                 }
+                LimitWarning::AllThrottled(time) => {
+                    (Source::AllThrottled, format!("for {:.0} s; last error: {reason}", time.as_secs_f64()))
+                }
             };
             requests.push(SupervisorRequest::Trouble { source, place: names[function].clone(), why });
         }

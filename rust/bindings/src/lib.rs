@@ -40,7 +40,8 @@ mod values;
 mod watchdog;
 
 /// The compiled engine of guerdon.
-#[pyo3::pymodule(gil_used = false)]
+#[cfg_attr(Py_3_14, pyo3::pymodule(gil_used = false))]
+#[cfg_attr(not(Py_3_14), pyo3::pymodule(gil_used = true))]
 mod _native {
     use pyo3::prelude::*;
 
@@ -106,3 +107,7 @@ mod _native {
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }
+
+/// A module that needs the GIL: a free-threaded Python turns it on when it loads this.
+#[pyo3::pymodule(gil_used = true)]
+mod _with_gil {}

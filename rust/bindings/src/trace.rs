@@ -48,6 +48,7 @@ pub fn endpoint_warning(recorder: &Recorder, clock: Clock, function: usize, warn
         LimitWarning::BreakerOpen => Moment::BreakerOpened,
         LimitWarning::Hangs => Moment::EndpointHangs,
         LimitWarning::LongRetryAfter(_) => Moment::LongRetryAfter,
+        LimitWarning::AllThrottled(_) => Moment::AllThrottled,
     };
     let (executor, at_ns, why) = (Executor::Elsewhere, clock.now_ns(), why.to_owned());
     recorder.record(TraceEvent::Moment { what, executor, function: Some(function), at_ns, why });

@@ -49,8 +49,8 @@ fn world(runtime: &tokio::runtime::Runtime, others: Others, count: usize) -> Wor
     World { engine, lane, _open: open }
 }
 
-/// As many batches come as go: the number of open ones stays. What is in flight ends newest first,
-/// so that the others only stand by: a batch that was not touched for long is not in the caches.
+/// The number of open batches stays: one comes for each that ends. Calls in flight end newest
+/// first, so that the other batches are untouched for long and leave the caches.
 fn live(world: &World) {
     for _ in 0..LIVES {
         let batch = world.engine.submit(spec(1, GROUP)).expect("descriptors are left");

@@ -120,6 +120,8 @@ pub enum Moment {
     EndpointHangs,
     /// A server's `Retry-After` is longer than the limiter waits.
     LongRetryAfter,
+    /// A server has throttled every request for some time.
+    AllThrottled,
     /// A thread hangs, and another took its place.
     ThreadAbandoned,
 }
@@ -136,6 +138,7 @@ impl Moment {
             Self::BreakerOpened => "circuit breaker opened",
             Self::EndpointHangs => "endpoint hangs",
             Self::LongRetryAfter => "long Retry-After",
+            Self::AllThrottled => "all throttled",
             Self::ThreadAbandoned => "thread abandoned",
         }
     }

@@ -47,6 +47,8 @@ pub enum Source {
     EndpointHangs,
     /// A function's endpoint sent a long `Retry-After`.
     LongRetryAfter,
+    /// A function's endpoint throttles every request.
+    AllThrottled,
     /// New endpoints need more connections than descriptors are left.
     Descriptors,
     /// A cache folder can't be used, or only in part.
@@ -67,6 +69,7 @@ impl Source {
             Self::BreakerOpen => "breaker_open",
             Self::EndpointHangs => "hangs",
             Self::LongRetryAfter => "retry_after",
+            Self::AllThrottled => "throttled",
             Self::Descriptors => "descriptors",
             Self::Cache => "cache",
             Self::Journal => "journal",

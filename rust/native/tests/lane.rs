@@ -74,7 +74,7 @@ impl Kernel for ScriptedKernel {
         match &**text {
             "none" => Ok(None),
             "wrong" => Err(Fault::Invalid("nothing to score".to_owned())),
-            // Without the hook, whose backtrace may take longer than the timeout.
+            // The panic hook is left out: its backtrace may take longer than the timeout.
             "panic" => std::panic::resume_unwind(Box::new("as its text said")),
             "hang" => loop {
                 stop.check()?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use guerdon_native::kernels::{Fault, Input, kernel};
 
-/// With a hundred references, asked to stop at each of the first questions in turn.
+/// Scores a text with a hundred references, and stops at each of the first questions in turn.
 fn stops(spec: &str, text: &str) {
     let columns = ["completion", "answer"].map(str::to_owned).to_vec();
     let kernel = kernel(spec, columns).unwrap();

@@ -356,8 +356,8 @@ impl LaneState {
     }
 }
 
-/// Ends a call that was running when two nodes were lost. Without nodes it would run in this
-/// process itself, where no worker protects the process.
+/// Ends a call that was running when two nodes were lost. This process must not run it
+/// instead: no worker would protect the process from the call.
 fn refuse_locally(mut frame: Frame) {
     let reason =
         "two nodes were lost under it and no other came: it is not run in this process, which might end too".to_owned();

@@ -185,7 +185,7 @@ def test_a_stopped_engine_is_killed_and_replaced(meeting: Meeting) -> None:
 
 
 def test_lock_wait_covers_the_start_of_an_engine() -> None:
-    """Else a slow start (a cold file system) ends in engines beside the one that has all cores."""
+    """A shorter wait would make a slow start (a cold file system) end in several engines."""
     patience = inspect.signature(join).parameters["lock_timeout"].default
     slowest = inspect.signature(start).parameters["timeout"].default + 2 * greeting.TIMEOUT_S
     assert patience > slowest
@@ -234,7 +234,7 @@ def test_a_hostile_day(meeting: Meeting) -> None:
 
 
 def test_a_rank_that_cannot_be_carried_leaves_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as where the engine has no descriptors left."""
+    """One cause is an engine that has no descriptors left."""
 
     class Link:
         reason = ""

@@ -79,7 +79,7 @@ def test_nemo_rl_samples_without_metadata_of_their_own() -> None:
 
 
 class DataProto:
-    """As much of ROLL's as a reward worker touches."""
+    """The part of ROLL's class that a reward worker touches."""
 
     def __init__(self, batch: dict[str, Any], non_tensor_batch: dict[str, Any]) -> None:
         self.batch, self.non_tensor_batch = batch, non_tensor_batch

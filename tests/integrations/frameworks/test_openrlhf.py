@@ -67,7 +67,7 @@ def test_a_dataset_without_labels_and_lists_that_do_not_belong_together() -> Non
 
 
 def test_a_file_that_is_loaded_by_its_path(tmp_path: Path) -> None:
-    """As OpenRLHF loads it, under a name that no worker could import."""
+    """OpenRLHF loads it so, under a name that no worker could import."""
     file = tmp_path / "my_rewards.py"
     file.write_text(
         "import guerdon\n"

@@ -127,7 +127,7 @@ def _in_a_child(scorer: SampleRewards, answers: Any) -> None:
 
 
 def test_a_forked_child_scores_too() -> None:
-    """As AReaL's reward processes do, which are forked."""
+    """AReaL's reward processes are forked."""
     scorer = SampleRewards(dispatcher(), "Framework", 0.0)
     sample = FrameworkSample("4", columns={"label": "4"})
     assert scorer.wait(scorer.reward(sample)) == 1.0

@@ -1,7 +1,7 @@
 """A function that ``run_if`` skips, in each framework that asks for one sample's reward.
 
-With ``otherwise=`` the number counts. Without, the sample's other rewards do; where there is none,
-the sample has no reward, which is no failure.
+The number of ``otherwise=`` counts where it is given. Else the sample's other rewards count; if
+there is none, the sample has no reward, and that is not a failure.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ async def one_by_one(rm: Any, rows: list[Row]) -> None:
 
 
 async def whole_group(rm: Any, rows: list[Row]) -> None:
-    """With --group-rm, and for several samples of one execution."""
+    """slime calls it so with --group-rm, and for several samples of one execution."""
     for row, value in zip(rows, await rm(ARGS, rows), strict=True):
         row.reward = value
 

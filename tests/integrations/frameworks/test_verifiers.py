@@ -40,7 +40,7 @@ def trace(text: str) -> Any:
 
 
 def call(function: Any, available: dict[str, Any]) -> Any:
-    """By the names of its parameters, as verifiers' `invoke` does."""
+    """Calls it by the names of its parameters, as verifiers' `invoke` does."""
     names = inspect.signature(function).parameters
     return asyncio.run(function(**{name: available[name] for name in names if name in available}))
 

@@ -17,16 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from guerdon._insight.journal.part_files import NoRows, open_part
-from guerdon._insight.journal.schema import (
-    fallbacks_of,
-    import_arrow,
-    is_summed,
-    is_text,
-    kinds_of,
-    lanes_of,
-    problem_of,
-    workers_of,
-)
+from guerdon._insight.journal.schema import facts_of, import_arrow, is_text, kinds_of, problem_of
 from guerdon._system.units import plural
 from guerdon.errors import DataError
 
@@ -61,10 +52,7 @@ class Part:
 
     def __post_init__(self) -> None:
         self.kinds = kinds_of(self.schema)
-        self.is_summed = is_summed(self.schema)
-        self.fallbacks = fallbacks_of(self.schema)
-        self.lanes = lanes_of(self.schema)
-        self.workers = workers_of(self.schema)
+        self.facts = facts_of(self.schema)
 
     @property
     def is_open(self) -> bool:

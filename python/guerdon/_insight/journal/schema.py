@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from guerdon._system.extras import pip_install
@@ -21,18 +22,17 @@ __all__ = [
     "OUTCOMES",
     "SCHEMA",
     "SCHEMA_KEY",
+    "DispatcherFacts",
     "arrow_type",
     "dispatcher_text",
+    "facts_of",
     "import_arrow",
-    "is_summed",
     "is_text",
     "json_object",
     "kinds_of",
-    "lanes_of",
     "plain_type",
     "problem_of",
     "text_column",
-    "workers_of",
 ]
 
 SCHEMA: Final = "1"
@@ -182,33 +182,36 @@ def dispatcher_text(incomplete: str, lanes: Mapping[str, str], workers: int, fal
     return json.dumps({**facts, **({"fallbacks": list(fallbacks)} if fallbacks else {})})
 
 
-def lanes_of(schema: Any) -> dict[str, str]:
-    """Returns the lane of each function; nothing where a part does not name them."""
-    found = _facts(schema).get("lanes")
-    return {name: str(lane) for name, lane in found.items()} if isinstance(found, dict) else {}
+@dataclass(frozen=True)
+class DispatcherFacts:
+    """Facts on the dispatcher that wrote a part, as far as the part has them.
+
+    Attributes:
+        is_summed: A sample on which a function failed had the sum of the others as its total. A
+            table that someone made of a journal may not say so.
+        lanes: By function.
+        workers: Number of worker processes; None if the part does not name it.
+        fallbacks: Names of the functions with a fallback.
+    """
+
+    is_summed: bool
+    lanes: dict[str, str]
+    workers: int | None
+    fallbacks: frozenset[str]
 
 
-def workers_of(schema: Any) -> int | None:
-    """Returns the number of worker processes; None where a part does not name it."""
-    found = _facts(schema).get("workers")
-    return found if isinstance(found, int) else None
-
-
-def fallbacks_of(schema: Any) -> frozenset[str]:
-    """Returns the names of the functions with a fallback."""
-    found = _facts(schema).get("fallbacks")
-    return frozenset(found) if isinstance(found, list) and all(isinstance(name, str) for name in found) else frozenset()
-
-
-def is_summed(schema: Any) -> bool:
-    """Returns whether a sample on which a function failed had the sum of the others as its total.
-    A table that someone made of a journal may not say so."""
-    return _facts(schema).get("incomplete") == "sum"
-
-
-def _facts(schema: Any) -> dict[str, Any]:
-    """Returns the facts on the dispatcher that wrote a part."""
-    return json_object((schema.metadata or {}).get(DISPATCHER_KEY))
+def facts_of(schema: Any) -> DispatcherFacts:
+    """Returns the facts on the dispatcher that wrote a part with this schema."""
+    found = json_object((schema.metadata or {}).get(DISPATCHER_KEY))
+    lanes, workers, fallbacks = (found.get(name) for name in ("lanes", "workers", "fallbacks"))
+    if not isinstance(fallbacks, list) or not all(isinstance(name, str) for name in fallbacks):
+        fallbacks = []
+    return DispatcherFacts(
+        found.get("incomplete") == "sum",
+        {name: str(lane) for name, lane in lanes.items()} if isinstance(lanes, dict) else {},
+        workers if isinstance(workers, int) else None,
+        frozenset(fallbacks),
+    )
 
 
 def json_object(text: bytes | str | None) -> dict[str, Any]:

@@ -7,20 +7,19 @@ item a bucket of ``axis``.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 import numpy as np
 
 from guerdon._insight.report.moments import correlations
-from guerdon._insight.report.rows import STATUSES
+from guerdon._insight.report.rows import STATUSES, number
 from guerdon._insight.report.slowest import RowLocation
 from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.tally import TimeBins
 from guerdon._system.safe_text import readable, shortened
 from guerdon.results.crash_text import without_worker_frames
 
-__all__ = ["aggregates", "function_name", "number", "place_fields", "ratio"]
+__all__ = ["aggregates", "function_name", "place_fields", "ratio"]
 
 SCHEMA: Final = 1
 _PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -43,7 +42,7 @@ def aggregates(summary: Summary) -> dict[str, Any]:
         "runs": {readable(name): count for name, count in known.runs.items()},
         "steps": chosen.steps_text() if chosen.of_steps else None,
         "left_out_functions": [shortened(readable(name), 200) for name in known.left_out_functions],
-        "workers": next((part.workers for part in reversed(summary.journal.parts) if part.workers), None),
+        "workers": next((part.facts.workers for part in reversed(summary.journal.parts) if part.facts.workers), None),
         "ranks": {str(rank): count for rank, count in sorted(tally.ranks.items())},
         "first": None if tally.first is None else tally.first.isoformat(),
         "last": None if tally.last is None else tally.last.isoformat(),
@@ -77,7 +76,7 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
     mean, std = tally.rewards.over(place)
     found: dict[str, Any] = {
         "rows": rows,
-        "lane": next((lane for part in reversed(parts) if (lane := part.lanes.get(summary.names[place]))), None),
+        "lane": next((lane for part in reversed(parts) if (lane := part.facts.lanes.get(summary.names[place]))), None),
         "rewards": int(tally.rewards.count[place].sum()),
         "mean": number(mean),
         "std": number(std),
@@ -212,27 +211,10 @@ def _step(steps: Any, bucket: int) -> int | None:
 
 
 def place_fields(summary: Summary, place: RowLocation) -> dict[str, Any]:
-    """Returns the place of a row in the run, and its times."""
-    return {
-        "function": function_name(summary, place.function),
-        "status": place.status,
-        "step": place.step,
-        "rank": place.rank,
-        "batch": place.batch,
-        "group": place.group,
-        "sample": place.sample,
-        "reward": number(place.reward),
-        "run_s": number(place.run_s),
-        "queue_s": number(place.queue_s),
-        "attempts": place.attempts,
-    }
+    """Returns the place of a row in the run, its outcome and its times."""
+    return {"function": function_name(summary, place.function), **place.fields}
 
 
 def ratio(part: float, whole: float) -> float | None:
     """``part / whole``, None of nothing."""
     return number(part / whole) if whole else None
-
-
-def number(value: float) -> float | None:
-    """The number for JSON; None where it is not finite."""
-    return float(f"{float(value):.9g}") if math.isfinite(value) else None

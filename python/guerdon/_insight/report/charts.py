@@ -34,6 +34,8 @@ _LEFT: Final = 46
 _RIGHT: Final = 412
 _TOP: Final = 8
 _PALETTE: Final = 8
+_AXIS: Final = f'<line class="axis" x1="{_LEFT}" x2="{_RIGHT}" y1="{{y}}" y2="{{y}}"/>'
+_NOTHING: Final = f'<text x="{_LEFT}" y="70">nothing to show</text>'
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,7 @@ def line_chart(
         if value is not None
     ]
     if not known:
-        return _figure(
-            title, words, f'<text x="{_LEFT}" y="70">nothing to show</text>', function, series if legend else ()
-        )
+        return _figure(title, words, _NOTHING, function, series if legend else ())
     low, high = _scale(known, least, most, log=log)
     xs = _places(axis)
 
@@ -103,11 +103,8 @@ def line_chart(
         # Halves, since the ends may be as far apart as there are numbers.
         return bottom - (value / 2 - low / 2) / (high / 2 - low / 2) * (bottom - _TOP)
 
-    parts = []
-    for tick in _powers(low, high) if log else _ticks(low, high, 4):
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{y(tick) + 3.5:.1f}" text-anchor="end">{escape(form(tick))}</text>')
-    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_RIGHT}" y1="{bottom}" y2="{bottom}"/>')
+    parts = list(_grid([(y(tick), form(tick)) for tick in (_powers(low, high) if log else _ticks(low, high, 4))]))
+    parts.append(_AXIS.format(y=bottom))
     parts += _axis_labels(axis, xs, bottom)
     for bucket in marks:
         parts.append(
@@ -128,18 +125,15 @@ def bar_chart(title: str, histogram: dict[str, Any], *, words: str, mark: str, f
     """A figure with the share of each bin of a histogram of the report's figures."""
     bottom, counts, total = 118, histogram["counts"], sum(histogram["counts"])
     if not total:
-        return _figure(title, words, f'<text x="{_LEFT}" y="70">nothing to show</text>', function, ())
+        return _figure(title, words, _NOTHING, function, ())
     highest = max(counts) / total
     edges, values = histogram.get("edges", []), histogram.get("values", [])
     names = list(map(format_number, values))
     names = names or [f"{format_number(start)} to {format_number(end)}" for start, end in itertools.pairwise(edges)]
     slot = (_RIGHT - _LEFT) / len(counts)
     gap = max(slot * 0.3, slot - 56) if values else min(1.0, slot * 0.1)
-    parts = []
-    for tick in _ticks(0.0, highest, 3):
-        place = bottom - tick / highest * (bottom - _TOP)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{place:.1f}" y2="{place:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{place + 3.5:.1f}" text-anchor="end">{format_share(tick)}</text>')
+    ticks = _ticks(0.0, highest, 3)
+    parts = list(_grid([(bottom - tick / highest * (bottom - _TOP), format_share(tick)) for tick in ticks]))
     skip = -(-len(names) // 7)
     for at, (name, count) in enumerate(zip(names, counts, strict=True)):
         height = max(1.0 if count else 0.0, count / total / highest * (bottom - _TOP))
@@ -153,7 +147,7 @@ def bar_chart(title: str, histogram: dict[str, Any], *, words: str, mark: str, f
     if edges:
         for place, anchor, edge in ((_LEFT, "start", edges[0]), (_RIGHT, "end", edges[-1])):
             parts.append(f'<text x="{place}" y="{bottom + 15}" text-anchor="{anchor}">{format_number(edge)}</text>')
-    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_RIGHT}" y1="{bottom}" y2="{bottom}"/>')
+    parts.append(_AXIS.format(y=bottom))
     return _figure(title, words, "".join(parts), function, ())
 
 
@@ -217,6 +211,13 @@ def _figure(title: str, words: str, drawing: str, function: int | None, legend: 
     )
 
 
+def _grid(ticks: Sequence[tuple[float, str]]) -> Iterator[str]:
+    """Horizontal lines at these heights, with their labels."""
+    for y, label in ticks:
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{_LEFT - 5}" y="{y + 3.5:.1f}" text-anchor="end">{escape(label)}</text>'
+
+
 def _scale(known: Sequence[float], least: float | None, most: float | None, *, log: bool) -> tuple[float, float]:
     low, high = min(known), max(known)
     if log:
@@ -268,15 +269,13 @@ def _axis_labels(axis: dict[str, Any], xs: Sequence[float], bottom: float) -> It
 
 
 def _drawn(each: Series, xs: Sequence[float], y: Callable[[float], float]) -> Iterator[str]:
+    def path(values: Values, places: Sequence[int]) -> str:
+        return "L".join(f"{xs[at]:.1f} {y(_there(values, at)):.1f}" for at in places)
+
     for run in _runs(each.values):
-        line = "".join(f"{'L' if at != run[0] else 'M'}{xs[at]:.1f} {y(_there(each.values, at)):.1f}" for at in run)
         if each.low is not None and any(_there(each.high or each.values, at) > _there(each.low, at) for at in run):
-            over = "".join(
-                f"{'L' if at != run[0] else 'M'}{xs[at]:.1f} {y(_there(each.high or each.values, at)):.1f}"
-                for at in run
-            )
-            under = "".join(f"L{xs[at]:.1f} {y(_there(each.low, at)):.1f}" for at in reversed(run))
-            yield f'<path class="{each.kind} {each.mark}" d="{over}{under}Z"/>'
+            over, under = path(each.high or each.values, run), path(each.low, run[::-1])
+            yield f'<path class="{each.kind} {each.mark}" d="M{over}L{under}Z"/>'
             if each.kind == "area":
                 continue
         elif each.kind == "area":
@@ -285,7 +284,7 @@ def _drawn(each: Series, xs: Sequence[float], y: Callable[[float], float]) -> It
             yield f'<circle class="dot {each.mark}" cx="{xs[run[0]]:.1f}" cy="{y(_there(each.values, run[0])):.1f}" r="2.5"/>'
         else:
             dash = f' stroke-dasharray="{each.dash}"' if each.dash else ""
-            yield f'<path class="line {each.mark}" d="{line}"{dash}/>'
+            yield f'<path class="line {each.mark}" d="M{path(each.values, run)}"{dash}/>'
 
 
 def _runs(values: Values) -> list[list[int]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from guerdon._insight.report.rows import FAILED, STATUSES, Rows
+from guerdon._insight.report.rows import FAILED, STATUSES, Rows, encoded
 from guerdon._insight.report.slowest import RowLocation
 
 __all__ = ["OTHER", "Failures", "ReasonCount"]
@@ -59,7 +59,7 @@ class Failures:
         import pyarrow as pa
 
         batch = rows.batch.take(pa.array(chosen))
-        names, number = _reasons(batch)
+        names, number = encoded(batch, "reason")
         buckets = int(rows.bucket.max()) + 1
         code = number * len(STATUSES) + rows.status[chosen]
         code = (code * (int(rows.function.max()) + 1) + rows.function[chosen]) * buckets + rows.bucket[chosen]
@@ -90,14 +90,3 @@ class Failures:
             self._of_function[function] = self._of_function.get(function, 0) + 1
             self.reasons[key] = ReasonCount(function, status, text)
         return self.reasons[key]
-
-
-def _reasons(batch: Any) -> tuple[list[str | None], Any]:
-    if "reason" not in batch.schema.names:
-        return [None], np.zeros(batch.num_rows, np.int64)
-    column = batch.column("reason")
-    if hasattr(column, "dictionary"):
-        column = column.cast("string")
-    column = column.dictionary_encode()
-    names = [*column.dictionary.to_pylist(), None]
-    return names, column.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)

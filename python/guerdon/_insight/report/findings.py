@@ -37,7 +37,8 @@ errors, beyond which something is worth a sentence."""
 
 _WAITS: Final = {
     "process": "for a free worker{workers}: `guerdon profile` says which lane it should have, and how many workers.",
-    "thread": "for a free thread: `guerdon profile` says which lane it should have.",
+    "thread": 'for a free thread: a function that computes belongs in a worker (`lane="process"`); one that waits may have more '
+    "threads (`limit=Limit(concurrency=…)`).",
     "asyncio": "because it blocks its event loop (`guerdon profile` tells), or because its limit holds them back.",
     "repeated": "and {share} of its attempts were repeats: its server refuses them (429), or they failed and were retried.",
     "": "for a free worker or thread: `guerdon profile` says which lane it should have, and how many workers.",

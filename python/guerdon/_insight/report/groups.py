@@ -152,7 +152,7 @@ class GroupSpread:
 
 def _unscorable(rows: Rows) -> Integers:
     """Returns whether a row leaves its sample without a total."""
-    if rows.is_summed:
+    if rows.facts.is_summed:
         return np.zeros(len(rows), np.int64)
     return np.asarray(FAILED[rows.status] & ~np.isfinite(rows.reward)).astype(np.int64)
 

@@ -6,15 +6,30 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from guerdon._insight.journal.schema import DispatcherFacts
 from guerdon.results.status import Status
 
-__all__ = ["FAILED", "NAMES", "NO_STEP", "STATUSES", "Rows", "codes", "floats", "integers", "process_of", "writer_of"]
+__all__ = [
+    "FAILED",
+    "NAMES",
+    "NO_STEP",
+    "STATUSES",
+    "Rows",
+    "codes",
+    "encoded",
+    "floats",
+    "integers",
+    "number",
+    "process_of",
+    "writer_of",
+]
 
 NO_STEP: Final = np.iinfo(np.int64).min
 STATUSES: Final = (*(status.label for status in Status), "other")
@@ -36,8 +51,6 @@ class Rows:
     Attributes:
         batch: The record batch, for the columns that few rows need.
         part: The number of the part; `row` the place of each row in it.
-        is_summed: A sample on which a function failed has the sum of the others as its total.
-        fallbacks: Names of the functions with a fallback.
         function: Number of the function; -1 where it is not reported.
         step: Step, or batch where the journal has no steps; `NO_STEP` where it has none.
         bucket: Where on the axis; the last bucket is for rows without a step.
@@ -46,8 +59,7 @@ class Rows:
 
     batch: Any
     part: int
-    is_summed: bool
-    fallbacks: frozenset[str]
+    facts: DispatcherFacts
     row: Integers
     function: Integers
     writer: Integers
@@ -76,17 +88,32 @@ def process_of(writer: int, runs: int) -> tuple[int, int, int]:
     return process, run - 1, writer & ((1 << _BITS_OF_RANK) - 1)
 
 
-def codes(column: Any, numbers: dict[str, int], missing: int = -1) -> Integers:
-    """The number of each name; `missing` for null and for names that `numbers` lacks."""
+def encoded(batch: Any, name: str) -> tuple[list[str | None], Integers]:
+    """The different texts of the column, None behind them, and for each row the place of its text;
+    all are None where the column is missing."""
     import pyarrow as pa
 
+    if name not in batch.schema.names:
+        return [None], np.zeros(batch.num_rows, np.int64)
+    column = batch.column(name)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    names = column.dictionary.to_pylist()
-    mapped = np.array([*(numbers.get(name, missing) for name in names), missing], np.int64)
-    places = column.indices.cast(pa.int64()).fill_null(len(names)).to_numpy(zero_copy_only=False)
-    chosen: Integers = mapped[places]
+    texts = column.dictionary.to_pylist()
+    places = column.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    return [*texts, None], places
+
+
+def codes(batch: Any, name: str, numbers: dict[str, int], missing: int = -1) -> Integers:
+    """The number of each text of the column; `missing` for null and for texts that `numbers`
+    lacks."""
+    texts, places = encoded(batch, name)
+    chosen: Integers = np.array([missing if text is None else numbers.get(text, missing) for text in texts])[places]
     return chosen
+
+
+def number(value: float) -> float | None:
+    """The number for JSON; None where it is not finite."""
+    return float(f"{float(value):.9g}") if math.isfinite(value) else None
 
 
 def floats(batch: Any, name: str) -> Floats:

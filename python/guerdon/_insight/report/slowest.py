@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from guerdon._insight.report.rows import NO_STEP, STATUSES, Integers, Rows, floats, integers
+from guerdon._insight.report.rows import NO_STEP, STATUSES, Integers, Rows, floats, integers, number
 
 __all__ = ["Examples", "RowLocation", "Slowest"]
 
@@ -19,48 +19,39 @@ _EXAMPLES: Final = 3
 
 @dataclass(frozen=True)
 class RowLocation:
-    """Place of a row in the journal and in the run.
+    """Place of a row in the journal.
 
     Attributes:
         part: Number of the part; `row` its place in it.
-        step: Step or batch, as the axis has it; None without one.
+        fields: Its place in the run, its outcome and its times, as the figures have them; the step
+            is that of the axis, None without one.
     """
 
     part: int
     row: int
     function: int
-    status: str
-    step: int | None
     bucket: int
-    rank: int
-    batch: int
-    group: int
-    sample: int
     reward: float
     run_s: float
-    queue_s: float
-    attempts: int
+    fields: dict[str, Any]
 
     @classmethod
     def of(cls, rows: Rows, row: int) -> RowLocation:
         one = rows.batch.slice(row, 1)
-        step = int(rows.step[row])
-        return cls(
-            part=rows.part,
-            row=int(rows.row[row]),
-            function=int(rows.function[row]),
-            status=STATUSES[int(rows.status[row])],
-            step=None if step == NO_STEP else step,
-            bucket=int(rows.bucket[row]),
-            rank=int(integers(one, "rank")[0]),
-            batch=int(rows.batch_id[row]),
-            group=int(rows.group[row]),
-            sample=int(rows.sample[row]),
-            reward=float(rows.reward[row]),
-            run_s=float(floats(one, "run_s")[0]),
-            queue_s=float(floats(one, "queue_s")[0]),
-            attempts=int(integers(one, "attempts", 1)[0]),
-        )
+        step, reward, run_s = int(rows.step[row]), float(rows.reward[row]), float(floats(one, "run_s")[0])
+        fields = {
+            "status": STATUSES[int(rows.status[row])],
+            "step": None if step == NO_STEP else step,
+            "rank": int(integers(one, "rank")[0]),
+            "batch": int(rows.batch_id[row]),
+            "group": int(rows.group[row]),
+            "sample": int(rows.sample[row]),
+            "reward": number(reward),
+            "run_s": number(run_s),
+            "queue_s": number(float(floats(one, "queue_s")[0])),
+            "attempts": int(integers(one, "attempts", 1)[0]),
+        }
+        return cls(rows.part, int(rows.row[row]), int(rows.function[row]), int(rows.bucket[row]), reward, run_s, fields)
 
 
 class Slowest:

@@ -108,7 +108,7 @@ def _rows(journal: JournalParts, known: JournalSurvey) -> Iterator[Rows]:
     writers = {name: number for number, name in enumerate(dict.fromkeys(part.writer for part in journal.parts))}
     for place, part in enumerate(journal.parts):
         for first, batch in part.batches(_COLUMNS, dictionaries=NAMES, among=known.selection.filter()):
-            function = codes(batch.column("function"), numbers)
+            function = codes(batch, "function", numbers)
             keep = function >= 0
             mask = known.selection.mask(batch)
             if mask is not None:
@@ -122,12 +122,11 @@ def _rows(journal: JournalParts, known: JournalSurvey) -> Iterator[Rows]:
             step = integers(batch, "step", NO_STEP)
             if known.axis.kind != "step":
                 step = np.searchsorted(known.batches, integers(batch, "batch")).astype(np.int64)
-            run, rank = codes(batch.column("run"), runs), integers(batch, "rank")
+            run, rank = codes(batch, "run", runs), integers(batch, "rank")
             yield Rows(
                 batch=batch,
                 part=place,
-                is_summed=part.is_summed,
-                fallbacks=part.fallbacks,
+                facts=part.facts,
                 row=row,
                 function=function,
                 writer=writer_of(writers[part.writer], run, rank, len(known.runs)),
@@ -136,7 +135,7 @@ def _rows(journal: JournalParts, known: JournalSurvey) -> Iterator[Rows]:
                 sample=integers(batch, "sample"),
                 step=step,
                 bucket=known.axis.buckets(step),
-                status=codes(batch.column("status"), _FIXED, len(STATUSES) - 1),
+                status=codes(batch, "status", _FIXED, len(STATUSES) - 1),
                 reward=floats(batch, "reward"),
                 weight=floats(batch, "weight"),
             )

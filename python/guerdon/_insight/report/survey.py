@@ -15,7 +15,7 @@ import numpy as np
 
 from guerdon._insight.journal.parts import JournalParts
 from guerdon._insight.journal.selection import SeenRows, Selection
-from guerdon._insight.report.rows import NAMES, NO_STEP, Floats, Integers, codes, floats, integers
+from guerdon._insight.report.rows import NAMES, NO_STEP, Floats, Integers, encoded, floats, integers
 from guerdon.errors import DataError
 
 __all__ = ["MOST_FUNCTIONS", "Axis", "FunctionSurvey", "JournalSurvey", "survey"]
@@ -176,14 +176,11 @@ def survey(journal: JournalParts, selection: Selection) -> JournalSurvey:
 
 
 def _add_functions(functions: dict[str, FunctionSurvey], batch: Any) -> None:
-    column = batch.column("function")
-    names = column.dictionary.to_pylist() if hasattr(column, "dictionary") else column.unique().to_pylist()
-    names = [name for name in dict.fromkeys(names) if name is not None]
-    of = codes(column, {name: number for number, name in enumerate(names)})
+    names, of = encoded(batch, "function")
     rewards = floats(batch, "reward")
     for number, name in enumerate(names):
         mine = rewards[of == number]
-        if len(mine):
+        if name is not None and len(mine):
             if name not in functions:
                 functions[name] = FunctionSurvey(name)
             functions[name].add(mine)

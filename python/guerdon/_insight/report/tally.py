@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from guerdon._insight.journal.schema import json_object
 from guerdon._insight.report.moments import Moments
-from guerdon._insight.report.rows import FAILED, STATUSES, Floats, Integers, Rows, floats, integers
+from guerdon._insight.report.rows import FAILED, STATUSES, Floats, Integers, Rows, encoded, floats, integers
 from guerdon._insight.report.survey import BINS, MOST_VALUES, JournalSurvey
 
 __all__ = ["Tally", "TimeBins"]
@@ -148,7 +148,7 @@ class Tally:
     def _add_fallbacks(self, rows: Rows) -> None:
         import pyarrow.compute as pc
 
-        places = [self.numbers[name] for name in rows.fallbacks if name in self.numbers]
+        places = [self.numbers[name] for name in rows.facts.fallbacks if name in self.numbers]
         if not places or "extra" not in rows.batch.schema.names:
             return
         extra = rows.batch.column("extra")
@@ -177,26 +177,16 @@ class Tally:
         self._add_versions(rows)
 
     def _add_versions(self, rows: Rows) -> None:
-        if "version" not in rows.batch.schema.names:
-            return
-        column = rows.batch.column("version")
-        if not hasattr(column, "dictionary"):
-            column = column.dictionary_encode()
-        names = column.dictionary.to_pylist()
-        number = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        names, number = encoded(rows.batch, "version")
         buckets = self.shape[1]
-        seen = np.unique(((number + 1) * self.shape[0] + rows.function) * buckets + rows.bucket)
+        seen = np.unique((number * self.shape[0] + rows.function) * buckets + rows.bucket)
         for code in seen.tolist():
             rest, bucket = divmod(code, buckets)
             which, function = divmod(rest, self.shape[0])
-            if (
-                which
-                and names[which - 1]
-                and bucket < buckets - 1
-                and len(known := self.versions.setdefault(function, {})) < 50
-            ):
-                first, last = known.get(names[which - 1], (bucket, bucket))
-                known[names[which - 1]] = (min(first, bucket), max(last, bucket))
+            name = names[which]
+            if name and bucket < buckets - 1 and len(known := self.versions.setdefault(function, {})) < 50:
+                first, last = known.get(name, (bucket, bucket))
+                known[name] = (min(first, bucket), max(last, bucket))
 
 
 def _counted(place: Integers, shape: tuple[int, ...]) -> Integers:

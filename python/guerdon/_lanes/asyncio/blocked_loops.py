@@ -1,5 +1,5 @@
-"""Warnings about code that blocks an event loop: for half a second, or in each call for some
-milliseconds.
+"""Warnings about code that blocks an event loop: for half a second, or for milliseconds or
+longer in each call.
 
 The code is found on the loop's thread, or reported by the engine after the block. Only user code
 is named: not frames of the loop or of Guerdon, nor a thread that just waits.
@@ -12,12 +12,10 @@ import inspect
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
-from types import CodeType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from guerdon._insight.stack_source import StackFrame
-from guerdon._lanes.asyncio import loop_runner
+from guerdon._lanes.asyncio.loop_runner import LoopFunction
 from guerdon._system.warning import warn
 
 if TYPE_CHECKING:
@@ -28,16 +26,17 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _OURS = tuple(os.path.join(_PACKAGE, folder) for folder in ("_lanes", "_worker"))
 _WHAT_TO_DO = (
     'Await what blocks, or make it a sync function: with lane="thread" if it waits, in a worker (the default) if it '
-    "computes."
+    "computes. Make a client once, not in each call: as a global, or in setup() of a StatefulReward."
 )
 
 
-# A function is reported when this share of a second's inspections met its calls in long steps. They
-# must be different calls: a single call that blocks for long has another warning.
+# A function is reported when this share of the inspections of one second met its calls in long
+# steps, or of four seconds: within one second, steps of 300 ms are of too few calls. They must be
+# different calls: a single call that blocks for long has another warning.
 _INTERVAL_S = 0.025
-_STEPS = 14
+_STEPS = (14, 56)
 _CALLS = 4
-_SPAN_S = 1.0
+_SPAN_S = 1 / 14  # for each of the steps
 
 
 class _LongStep(NamedTuple):
@@ -61,43 +60,43 @@ class BlockingWarnings:
         self._named: set[str] = set()  # functions that were warned of
         self._met: dict[str, deque[_LongStep]] = {}
 
-    def now(self, who: str | None, where: StackFrame) -> None:
+    def now(self, who: str | None, where: FrameType) -> None:
         """This frame blocks its loop; `who` is the reward function, None: something else."""
         if who is not None:
             self._named.add(who)
         whose = "a task or callback" if who is None else f"reward function {who!r}"
-        file, line, code = where
+        place = where.f_code.co_filename, where.f_lineno
         self._warn(
             f"{whose} blocks its event loop: for half a second no other call on it could run and no timeout could be "
-            f"enforced. It is in {code}, {file}:{line}. {_WHAT_TO_DO}",
-            (file, line),
+            f"enforced. It is in {where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
+            place,
         )
 
     def has_named(self, name: str) -> bool:
         """Returns whether it has warned of this function."""
         return name in self._named
 
-    def is_to_name(self, name: str, call: tuple[int, int]) -> bool:
-        """Counts a call that was met in a long step; returns whether to warn of its function."""
-        met = self._met.setdefault(name, deque(maxlen=_STEPS))
-        met.append(_LongStep(time.monotonic(), call, _queued_s(self._thread)))
-        span_s = met[-1].seconds - met[0].seconds
-        if len(met) < _STEPS or span_s > _SPAN_S:
-            return False
-        # A step seems long too while the thread waits for a processor.
-        queued_s = met[-1].queued_s - met[0].queued_s
-        in_steps_s = len(met) * _INTERVAL_S - queued_s
-        return in_steps_s > span_s / 4 and len({one.call for one in met}) >= _CALLS
+    def is_to_name(self, name: str, call: tuple[int, int], of_sample: bool) -> bool:
+        """Counts a call that was met in a long step; returns whether to warn of its function.
 
-    def steps(self, name: str, where: StackFrame) -> None:
+        A call that is not `of_sample` may be alone on its loop. Only the steps of one second count
+        for it.
+        """
+        met = self._met.setdefault(name, deque(maxlen=max(_STEPS)))
+        met.append(_LongStep(time.monotonic(), call, _queued_s(self._thread)))
+        return any(
+            _is_often(list(met)[-steps:]) for steps in (_STEPS if of_sample else _STEPS[:1]) if len(met) >= steps
+        )
+
+    def steps(self, name: str, where: FrameType) -> None:
         """This frame is in one of the long steps of this function."""
         self._named.add(name)
-        file, line, code = where
+        place = where.f_code.co_filename, where.f_lineno
         self._warn(
-            f"reward function {name!r} blocks its event loop in each call: its calls run one after another, for some "
-            f"milliseconds each, and no other call on the loop can run meanwhile. One was in "
-            f"{code}, {file}:{line}. {_WHAT_TO_DO}",
-            (file, line),
+            f"reward function {name!r} blocks its event loop in each call: its calls run one after another, each for "
+            f"milliseconds or longer, and no other call on the loop can run meanwhile. One was in "
+            f"{where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
+            place,
         )
 
     def over(self, spec: FunctionSpec) -> None:
@@ -120,24 +119,35 @@ class BlockingWarnings:
             warn(message, *place) if place[0] else warn(message)
 
 
-def blocking(stack: Sequence[StackFrame], name: str | None) -> tuple[str | None, StackFrame] | None:
-    """The reward function that runs and its outermost frame; None if no user code runs.
+def _is_often(met: list[_LongStep]) -> bool:
+    span_s = met[-1].seconds - met[0].seconds
+    # A step seems long too while the thread waits for a processor.
+    in_steps_s = len(met) * _INTERVAL_S - (met[-1].queued_s - met[0].queued_s)
+    different = len({one.call for one in met})
+    return span_s <= len(met) * _SPAN_S and in_steps_s > span_s / 4 and different >= _CALLS
 
-    Args:
-        stack: Of the loop's thread, innermost frame first.
-        name: Of the function whose runner is in a step; None if it is not known.
-    """
-    user = who = None
+
+def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
+    """The reward function that runs and its outermost frame; None if no user code runs."""
+    frames = []
+    at: FrameType | None = innermost
+    while at is not None:
+        frames.append(at)
+        at = at.f_back
+    user = None
+    name = None
     stepping = False  # below a task's step or a callback; else the loop just waits
-    for frame in reversed(stack):
-        file = frame[0]
+    for frame in reversed(frames):
+        file = frame.f_code.co_filename
         if file.startswith(_ASYNCIO):
-            stepping = stepping or frame[2] == "_run"
-        elif file == loop_runner.__file__:
-            user, who = None, name
-        elif user is None and stepping and not file.startswith(_OURS):
+            stepping = stepping or frame.f_code.co_name == "_run"
+        elif file.startswith(_OURS):
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, LoopFunction):
+                user, name = None, owner.name
+        elif user is None and stepping:
             user = frame
-    return None if user is None else (who, user)
+    return None if user is None else (name, user)
 
 
 def _queued_s(thread: int) -> float:

@@ -10,23 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 import time
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from guerdon._insight.stack_source import StackFrame
 from guerdon._lanes.asyncio.blocked_loops import BlockingWarnings, blocking
 from guerdon._lanes.asyncio.loop_runner import LoopFunction
 from guerdon._lanes.asyncio.loop_tasks import EngineTask, RunnerTask
-from guerdon._lanes.stacks import of_coroutine, of_thread
-from guerdon._system.threads import has_gil, running_frames
+from guerdon._lanes.stacks import of_coroutine
+from guerdon._system.gil import has_gil
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from guerdon._functions.spec import FunctionSpec
     from guerdon._native import LoopQueue
 
@@ -35,12 +37,8 @@ _END_S = 1.0
 _CLOSE_S = 5.0
 # Pause after a failed check.
 _NAP_S = 0.005
-# Longest time that a loop gets to read the stack of a call.
-_READ_S = 0.05
 # A step of a call that takes longer holds the others up.
 _STEP_S = 0.002
-# Tasks of closed loops that other threads looked at.
-_KEPT: Final[list[list[Any]]] = []
 
 
 class LoopThread:
@@ -61,7 +59,6 @@ class LoopThread:
         self._ticking = False
         self._ending: EngineTask | None = None
         self._over = False
-        self._looked_at: deque[list[Any]] = deque()  # tasks, by other threads
 
     def run(self) -> None:
         self._blocking = BlockingWarnings(threading.get_native_id())
@@ -75,8 +72,6 @@ class LoopThread:
             finally:
                 self._ident = None
                 loop.close()
-                self._ending = None
-                self._let_go()
         except BaseException as error:  # a policy of the user's, no descriptors left
             self._queue.not_started(reason_of(error))
         else:
@@ -167,38 +162,19 @@ class LoopThread:
         return self._ident is not None
 
     def stack(self, function: int, call: tuple[int, int] | None) -> list[StackFrame]:
-        """The stack of a call, given its frame and index, else of `setup()`. Can be called from any
-        thread."""
-        owner = self._functions.get(function)
-        if owner is None:
-            return []
-        if not has_gil():
-            return self._stack_without_gil(owner, call)
-        task = owner.task_of(call)
+        """The stack of a call, given its frame and index, else of `setup()`; empty without the GIL.
+        Can be called from any thread."""
+        owner = self._functions.get(function) if has_gil() else None
+        task = None if owner is None else owner.task_of(call)
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
-    def _stack_without_gil(self, owner: LoopFunction, call: tuple[int, int] | None) -> list[StackFrame]:
-        # The loop may resume a coroutine while another thread reads it: the loop itself reads it.
-        ident, found, read = self._ident, list[StackFrame](), threading.Event()
-        if ident is None or self._is_in_step(owner, call):
-            return [] if ident is None else of_thread(ident)
-
-        def look() -> None:
-            task = owner.task_of(call)
-            if task is not None:
-                found.extend(of_coroutine(task.get_coro(), None))
-            read.set()
-
-        if not self._queue.blocked:
-            try:
-                self._loop.call_soon_threadsafe(look)
-            except RuntimeError:  # user code closed it
-                return []
-            read.wait(_READ_S)
-        return found if read.is_set() else []
-
     def inspect(self) -> None:
-        """Warns about user code that blocks the loop, for long or in each call."""
+        """Warns about user code that blocks the loop, for long or in each call.
+
+        Without the GIL that code can't be read, and only `warn_of_past_block` warns.
+        """
+        if not has_gil():
+            return
         if self._queue.blocked:
             found = self._user_code()
             if found is not None and self._queue.explain_block():
@@ -213,64 +189,27 @@ class LoopThread:
         except RuntimeError:  # user code closed it
             return
         time.sleep(_STEP_S)
-        if self._call_in_step() == met and not turned and self._blocking.is_to_name(*met):
+        specs = (spec for spec in self._specs.values() if spec.name == met[0])
+        of_sample = any(spec.shape == "sample" and spec.batch_size is None for spec in specs)
+        if self._call_in_step() == met and not turned and self._blocking.is_to_name(*met, of_sample):
             found = self._user_code()
             if found is not None and found[0] == met[0]:
                 self._blocking.steps(met[0], found[1])
 
     def _call_in_step(self) -> tuple[str, tuple[int, int]] | None:
         """The function and the call that the loop's thread runs now; None: none."""
-        tasks: list[Any] = [asyncio.current_task(self._loop)] if self._functions else [None]
-        try:
-            call = tasks[0].running_call if isinstance(tasks[0], RunnerTask) else None
-            if call is None:
-                return None
-            name = next((function.name for function in self._functions.values() if function.has(tasks[0])), None)
-            return None if name is None else (name, call)
-        finally:
-            self._looked(tasks)
-
-    def _is_in_step(self, owner: LoopFunction, call: tuple[int, int] | None) -> bool:
-        if call is not None:
-            return self._call_in_step() == (owner.name, call)
-        tasks = [asyncio.current_task(self._loop), owner.task_of(None)]
-        try:
-            return tasks[0] is not None and tasks[0] is tasks[1]
-        finally:
-            self._looked(tasks)
-
-    def _looked(self, tasks: list[Any]) -> None:
-        """Leaves tasks that another thread looked at, and has in this list only, to the loop.
-
-        Without the GIL, CPython 3.14.4 frees a task twice if another thread than its loop's is the
-        last to hold it while one collects (gh-153809).
-        """
-        if has_gil() or all(task is None for task in tasks):
-            return
-        self._looked_at.append(tasks)
-        try:
-            self._loop.call_soon_threadsafe(self._let_go)
-        except RuntimeError:  # closed: its thread may come no more
-            _KEPT.append(tasks)
-
-    def _let_go(self) -> None:
-        while self._looked_at:
-            self._looked_at.popleft().clear()
-
-    def _user_code(self) -> tuple[str | None, StackFrame] | None:
-        ident, name = self._ident, self._function_in_step()
-        stack = [] if ident is None else running_frames(ident)
-        if self._function_in_step() != name:  # the stack may be another function's
+        started = bool(self._functions)
+        task = asyncio.current_task(self._loop) if started else None
+        call = task.running_call if isinstance(task, RunnerTask) else None
+        if task is None or call is None:
             return None
-        return blocking(stack, name)
+        name = next((function.name for function in self._functions.values() if function.has(task)), None)
+        return None if name is None else (name, call)
 
-    def _function_in_step(self) -> str | None:
-        """The function that the loop's thread runs now; with the GIL, also below an eager task's or
-        a nested loop's code."""
-        met = self._call_in_step()
-        if met is not None or not has_gil():
-            return None if met is None else met[0]
-        return next((function.name for function in list(self._functions.values()) if function.runs), None)
+    def _user_code(self) -> tuple[str | None, FrameType] | None:
+        ident = self._ident
+        frame = None if ident is None else sys._current_frames().get(ident)
+        return None if frame is None else blocking(frame)
 
     def warn_of_past_block(self, function: int) -> None:
         """Warns about a function that blocked the loop while no inspection was possible."""

@@ -91,12 +91,6 @@ class LoopFunction:
         """Returns whether this is one of its runners. Can be called from any thread."""
         return task in self._runners
 
-    @property
-    def runs(self) -> bool:
-        """Returns whether code of a runner is on its thread's stack. Can be called from any thread
-        with the GIL."""
-        return any(getattr(runner.get_coro(), "cr_running", False) for runner in list(self._runners))
-
     def tasks(self) -> set[EngineTask]:
         """All our tasks; from now on none takes another call."""
         self._ending = True

@@ -41,11 +41,8 @@ class ColumnValues(ColumnValue):
     """A list with a field of each sample of the request."""
 
 
-class Messages:
+class Messages(ColumnValue):
     """The messages of a conversation in a list of messages, before others."""
-
-    def __init__(self, field: Field) -> None:
-        self.field = field
 
 
 class Parts:
@@ -55,11 +52,8 @@ class Parts:
         self.text, self.more, self.kind = text, more, kind
 
 
-class OptionalPair:
+class OptionalPair(ColumnValue):
     """A field that is a pair of an object with a comma behind it, or nothing."""
-
-    def __init__(self, field: Field) -> None:
-        self.field = field
 
 
 class Repair:
@@ -113,7 +107,7 @@ class Pieces:
             if isinstance(each, Repair):
                 pieces.append(("repair", 0))
             elif isinstance(each, Messages):
-                pieces.append(("value", self._column(each.field)))
+                pieces += self._walk(each)
             else:
                 more = any(not isinstance(later, Repair) for later in values[index + 1 :])
                 pieces += [*self._walk(each), *([b","] if more else [])]

@@ -30,9 +30,7 @@ def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
 
 def turns(value: object, role: str) -> str:
     """A conversation with the role before each message; a plain text is one of `role`."""
-    messages = value if is_messages(value) else [{"role": role, "content": value}]
-    assert isinstance(messages, Sequence)
-    return "\n\n".join(f"{_speaker(message)}: {_content(message)}" for message in messages)
+    return "\n\n".join(f"{_speaker(message)}: {_content(message)}" for message in _messages(value, role))
 
 
 def as_messages(value: object, role: str, images: Images, given: object = None) -> list[dict[str, Any]]:
@@ -47,10 +45,8 @@ def as_messages(value: object, role: str, images: Images, given: object = None) 
         ValueError: There are not as many images as places for them.
         TypeError: Something is no message or no image.
     """
-    messages = value if is_messages(value) else [{"role": role, "content": value}]
-    assert isinstance(messages, Sequence)
     waiting = list(listed(given))
-    made = [_sendable(message, images, waiting) for message in messages]
+    made = [_sendable(message, images, waiting) for message in _messages(value, role)]
     if waiting and len(waiting) == len(listed(given)):
         _show_first(made, [_shown(images, image) for image in waiting])
     elif waiting:
@@ -64,10 +60,13 @@ def with_calls(value: object, role: str) -> list[dict[str, Any]]:
     Raises:
         TypeError: A tool call is none.
     """
-    messages = value if is_messages(value) else [{"role": role, "content": value}]
-    assert isinstance(messages, Sequence)
+    messages = _messages(value, role)
     calls = ([as_call(call, index) for index, call in enumerate(_calls(message))] for message in messages)
     return [{**message, "tool_calls": each} for message, each in zip(messages, calls, strict=True)]
+
+
+def _messages(value: Any, role: str) -> Sequence[Mapping[str, Any]]:
+    return value if is_messages(value) else [{"role": role, "content": value}]
 
 
 def _speaker(message: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from guerdon._lanes.gil import need_gil
 from guerdon._lanes.remote.engine_setup import EngineContent, this_python, unpack
 from guerdon.errors import ClosedError, RegistrationError
 
@@ -149,6 +150,7 @@ class NodeAgent:
         if self._specs is not None:
             from guerdon._lanes.thread_supervisor import ThreadSupervisor
 
+            need_gil(loops=any(spec.lane == "asyncio" for spec in self._specs))
             ThreadSupervisor(agent.lanes, self._specs, tell=agent.warn).start()
         return agent
 

@@ -1,7 +1,8 @@
 r"""Answers that ``notation="lenient"`` reads and math-verify does not, or reads wrongly.
 
-- An answer is found behind the end of a chain of thought: in the last box, behind ``####`` or
-  "Answer:", in the last formula, or it is the whole text: a number, or any short gold text.
+- An answer is found behind the end of a chain of thought: within ``<answer>``, in the last box,
+  behind ``####`` or "Answer:", in the last formula, or it is the whole text: a number, or any short
+  gold text.
 - Both answers are brought to forms that math-verify reads: ``\frac18``, mixed numbers, ``1.5e3``,
   ``12\,000``, ``½``, ``√2``. Rational numbers are compared exactly, and units by their names.
 """
@@ -19,7 +20,22 @@ __all__ = ["prepared"]
 
 _THOUGHT: Final = re.compile(r"^.*</think>", re.DOTALL)
 _UNFINISHED: Final = re.compile(r"<think>.*", re.DOTALL)
-_BEHIND: Final = re.compile(r"(?:####|\banswer\b\**\s*(?::|is\b:?))\s*\**\s*([^\n]*)", re.IGNORECASE)
+# Tags around an answer: of R1's format rewards, and of GLM.
+_TAGS: Final = (("<answer>", "</answer>"), ("<|begin_of_box|>", "<|end_of_box|>"))
+_END: Final = re.compile(r"(?:</s>|<eos>|<end_of_turn>|<[|｜][^<>]{1,40}[|｜]>)$")
+_LONGEST_END: Final = 50
+_MOST_ENDS: Final = 4
+_ANSWER: Final = re.compile(r"\banswer\b\**\s*(?::|is\b:?)\s*\**\s*([^\n]*)", re.IGNORECASE)
+_HASHES: Final = re.compile(r"####\s*([^\n]*)")
+# A heading behind ####, unless it is the last line.
+_HEADING: Final = re.compile(
+    r"\d+[.):]\s+[A-Za-z*]|(?:step|part|case)\b|[^\d$\\=]*(?::\s*|\b(?:solution|explanation|summary|final|analysis|approach|method|"
+    r"result|reasoning|understand\w*|verif\w*|comput\w*|calculat\w*|conclu\w*)\b[^\d$\\=]*)$",
+    re.IGNORECASE,
+)
+_REASON: Final = re.compile(r",?\s+(?:because|since|as|which)\b.*")
+_WORD: Final = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_MARKS: Final = " *`_"
 _FORMULA: Final = re.compile(
     r"\$\$([^$]+)\$\$|(?<!\\)\$([^$\n]+)(?<!\\)\$|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL
 )
@@ -52,10 +68,31 @@ _SIGNS: Final = {
     r"\$": "",
     "$": "",
     r"\!": "",
+    "{:}": ":",
 }
+_COMMA: Final = r"(?<=\d)(?<!\b0),(?=\d{3}(?!\d))"
+_COMMAS: Final = re.compile(rf"(\([^()]*\)|\([^()]*\]|\[[^\[\]]*\]|\[[^\[\])]*\)|\\\{{.{{,400}}?\\\}})|{_COMMA}")
+# Separators of a pair or set whose tight commas are those of thousands.
+_SEPARATED: Final = re.compile(r",\s|,\\[,;: ]|,0\d\d(?!\d)")
+_CURRENCIES: Final = "€£¥₹"
+
+
+def _without_commas(part: re.Match[str]) -> str:
+    if part[1] and not _SEPARATED.search(part[1]):
+        return part[1]
+    return re.sub(_COMMA, "", part[1] or "")
+
+
 _REWRITES: Final = (
-    # Thousands: 12\,000, 12{,}000, 1,234, 12 000.
-    (re.compile(r"(?<=\d)(?:\\,|\{,\}|\\ |\\;| |\u00a0|\u202f|,)(?=\d{3}(?!\d))"), ""),
+    (re.compile(r"(?<!\\)\\[()\[\]]"), ""),
+    # Thousands: 12\,000, 12{,}000, 12 000; and 1,234, but not in (1,234) and \{1,234\}.
+    (re.compile(r"(?<=\d)(?:\\,|\{,\}|\\ |\\;| |\u00a0|\u202f)(?=\d{3}(?!\d))"), ""),
+    (_COMMAS, _without_commas),
+    (re.compile(r"(?<!\\)\\[,;: ]|~"), " "),
+    (re.compile(r"^\s*(?:\\approx|≈)"), ""),
+    (re.compile(r"([€£¥₹])\s*(\d[\d.]*)"), r"\2\\text{\1}"),
+    (re.compile(r"(?<=\d)\s*([€£¥₹])"), r"\\text{\1}"),
+    (re.compile(r"^\\(?:text|mathrm|mbox)\{(\s*[-+]?[\d.][^{}]*)\}$"), r"\1"),
     # A letter behind \frac ends the word: \frac18 and \frac3{47} have numbers of one digit.
     (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
     (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
@@ -81,8 +118,12 @@ _MIXED: Final = re.compile(
 _REPEATING: Final = re.compile(r"([-+]?)(\d*)\.(\d*)\\overline\{?(\d+)\}?")
 _MULTIPLE_OF_PI: Final = re.compile(r"[-+]?(?:[1-9]\d*)?\s*\\pi")
 _UNIT: Final = re.compile(
-    r"\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^{}]*?)\s*\}|(\^\s*\{?\\circ\}?)|\\?(%)|([A-Za-z]+\.?(?:\s[A-Za-z]+)?))\s*$"
+    r"\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^{}]*?)\s*\}|(\^\s*\{?\\circ\}?)|\\?(%)|"
+    r"([A-Za-z]+\.?(?:\s?/\s?[A-Za-z]+|\sper\s[A-Za-z]+|\s[A-Za-z]+)?))\s*(?:\^\s*\{?([23])\}?)?\s*$"
 )
+# The rest of a plural without its "s": boxe, potatoe, glasse.
+_PLURAL: Final = re.compile(r"(?<=\w)se$|(?<=[xo])e$|(?<=[cs]h)e$")
+_OF_POWER: Final = re.compile(r"(?:sq|square|cu|cubic)\.?\s+")
 _SAME_UNITS: Final = {
     "meter": "m",
     "metre": "m",
@@ -112,7 +153,12 @@ _SAME_UNITS: Final = {
     "liter": "l",
     "litre": "l",
 }
-_SHORT_UNITS: Final = ("m", "s", "g", "h", "l", "°", "$")
+_SHORT_UNITS: Final = ("m", "s", "g", "h", "l", "°", "$", "€", "£", "¥", "₹")
+# Units that numbers are written to without a space.
+_JOINED: Final = frozenset(
+    "m s g h l cm mm km kg mg ml lb oz ft in yd mi hr am pm hz kn pa kw kj ev kv mv dm nm dl kb mb gb ha yr rs wh".split()  # noqa: SIM905
+)
+_OF_TIME: Final = frozenset(("s", "h", "hr"))
 _SCALES: Final = {
     "%": Fraction(1, 100),
     "dozen": Fraction(12),
@@ -122,6 +168,7 @@ _SCALES: Final = {
     "billion": Fraction(10**9),
     "trillion": Fraction(10**12),
 }
+_FEW_WORDS: Final = 3
 _LONGEST_TEXT: Final = 20_000
 _MOST_DIGITS: Final = 5000
 _MOST_BITS: Final = 100_000
@@ -138,7 +185,7 @@ def prepared(gold: str, text: str, *, alone: bool = False) -> float | tuple[str,
     if not wanted:
         return None
     given = answer_of(text, gold=alone)
-    if not given:
+    if not given or (_currency(wanted) and _currency(given) and _currency(wanted).isdisjoint(_currency(given))):
         return 0.0
     wanted, given = rewritten(wanted), rewritten(given)
     found = decided(wanted, given)
@@ -152,18 +199,63 @@ def answer_of(text: str, *, gold: bool) -> str | None:
         gold: A gold text, which may be the answer alone, or end in it.
     """
     text = _UNFINISHED.sub("", _THOUGHT.sub("", text))
+    for begin, end in _TAGS:
+        before, found_tag, inside = text.rpartition(begin)
+        inside, closed, after = inside.partition(end)
+        # A sentence may repeat the number of a box.
+        is_prose = len(inside.split()) > _FEW_WORDS and not _FORMULA.search(inside) and not boxed(inside)
+        if found_tag and closed and inside.strip() and not boxed(after) and not (is_prose and boxed(before)):
+            text, gold = inside, not _FORMULA.search(inside)
+    text = _without_ends(text)
     if found := [one for one in boxed(text) if one.strip()]:
         return found[-1]
-    behind = [one.strip(" *") for one in _BEHIND.findall(text)]
-    behind = [one for one in behind if one]
-    if behind:
-        return str(behind[-1]).rstrip(".").strip()
+    if (behind := _behind(text)) is not None:
+        return behind
     if gold and len(text) <= _LONGEST:
         return text.strip()
     formulas = _FORMULA.findall(text[-_LONGEST_TEXT:])
     if formulas:
         return "".join(formulas[-1]).strip() or None
-    return text.strip() if _rational(rewritten(text[:_LONGEST])) is not None and len(text) <= _LONGEST else None
+    text = text.strip().strip("*")
+    return text if len(text) <= _LONGEST and _rational(rewritten(text)) is not None else None
+
+
+def _without_ends(text: str) -> str:
+    """The text without the tokens of chat formats at its end."""
+    text = text.rstrip()
+    for _ in range(_MOST_ENDS):
+        if (match := _END.search(text[-_LONGEST_END:])) is None:
+            break
+        text = text.removesuffix(match[0]).rstrip()
+    return text
+
+
+def _behind(text: str) -> str | None:
+    """The last answer that a text names, behind "Answer:", or behind ``####`` outside of a
+    heading."""
+    found: list[tuple[int, str]] = []
+    for pattern in (_ANSWER, _HASHES):
+        for match in pattern.finditer(text):
+            one = match[1].lstrip(_MARKS).rstrip(_MARKS + ".")
+            if pattern is _HASHES and match.end() < len(text) and _HEADING.match(one[:_LONGEST]):
+                continue
+            if one:
+                found.append((match.start(), one))
+    if not found:
+        return None
+    one = max(found)[1]
+    short = _REASON.sub("", one).rstrip(_MARKS + ".") if len(one) <= _LONGEST else one
+    return short if not _WORD.search(short) or _is_number(short) else one
+
+
+def _is_number(text: str) -> bool:
+    """Returns whether it is a number, perhaps with a unit."""
+    return len(text) <= _LONGEST and _measured(rewritten(text))[0] is not None
+
+
+def _currency(text: str) -> set[str]:
+    """The signs of currencies in a text; dollar signs in pairs are those of formulas."""
+    return {"$"} if r"\$" in text or text.count("$") % 2 else {sign for sign in _CURRENCIES if sign in text}
 
 
 def rewritten(answer: str) -> str:
@@ -173,7 +265,10 @@ def rewritten(answer: str) -> str:
         text = text.replace(sign, plain)
     text = re.sub(r"(?<=\w)[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
     for sign, plain in _HALVES.items():
-        text = text.replace(sign, f" {plain}")
+        if sign not in text:
+            continue
+        text = re.sub(rf"(?<=\d)\s*{sign}", f" {plain}", text)
+        text = text.replace(sign, r"\frac{{{}}}{{{}}}".format(*plain.split("/")))
     for pattern, made in _REWRITES:
         text = pattern.sub(made, text)
     text = text.strip()
@@ -201,8 +296,12 @@ def decided(gold: str, answer: str) -> bool | None:
     # 9 % is not 9; a unit that only one of them names is taken for granted.
     if (unit in _SCALES or other in _SCALES) and unit != other:
         return ours * _SCALES.get(unit, 1) == theirs * _SCALES.get(other, 1)
-    if bool(unit) != bool(other) and (unit or other) not in _SHORT_UNITS and len(unit or other) == 1:
-        return None  # a variable, as in 2x
+    if (
+        bool(unit) != bool(other)
+        and (unit or other) not in _SHORT_UNITS
+        and len((unit or other).partition("^")[0]) == 1
+    ):
+        return None  # a variable, as in 2x and 2x^2
     return ours == theirs
 
 
@@ -214,11 +313,30 @@ def _measured(text: str) -> tuple[Fraction | None, str]:
     match = _UNIT.search(text) if len(text) <= _LONGEST else None
     if match is None or not match.start():
         return None, ""
-    unit = next(one for one in match.groups() if one).strip().rstrip(".").lower()
-    unit = _SAME_UNITS.get(
-        unit, _SAME_UNITS.get(unit.removesuffix("s"), unit if len(unit) < 3 else unit.removesuffix("s"))
-    )
+    *names, power = match.groups()
+    if names[-1] and _is_product(names[-1].lower(), text[match.start()], power):
+        return None, ""
+    unit = next(filter(None, names), "").strip().rstrip(".").lower()
+    if of := _OF_POWER.match(unit):
+        unit, power = unit[of.end() :], "2" if of[0].startswith("s") else "3"
+    single = unit if len(unit) < 3 else unit.removesuffix("s")
+    # One form of singular and plural: cities, city; movies, movie; boxes, box; glasses, glass.
+    stem = _PLURAL.sub("", single)
+    stem = f"{stem[:-2]}y" if stem.endswith("ie") else stem
+    unit = _SAME_UNITS.get(unit, _SAME_UNITS.get(single, stem)) + (f"^{power}" if power else "")
     return _rational(text[: match.start()].strip()), unit
+
+
+def _is_product(name: str, before: str, power: str | None) -> bool:
+    """Returns whether letters are factors, as in 3xy, 3 x y and 3 x/y, or words, and not a unit."""
+    words = re.split(r"[\s/]+", name.rstrip("."))
+    known = [word in _JOINED or word.removesuffix("s") in (*_SAME_UNITS, *_SCALES) for word in words]
+    if words[0] in ("or", "and", "not") or (power and not known[0]):
+        return True
+    if len(words) > 1:
+        of_units = all(known) and ("/" not in name or words[1] in _OF_TIME)
+        return all(len(word) == 1 for word in words) and not of_units
+    return len(words[0]) == 2 and not (known[0] or before.isspace())
 
 
 def _rational(text: str) -> Fraction | None:

@@ -191,7 +191,9 @@ impl Batch {
     ) -> io::Result<Self> {
         let has_values = payload.is_some();
         let payload = payload.unwrap_or_else(|| Box::new(Gone));
-        let spec = BatchSpec { streamed: true, ..BatchSpec::whole(0, 1, payload) };
+        // Each call can be given up.
+        let delivery = Delivery { cancellable: true, ..Delivery::default() };
+        let spec = BatchSpec { streamed: true, delivery, ..BatchSpec::whole(0, 1, payload) };
         let batch = Self::of_one_function(id, clock, functions, function, spec)?;
         let additions = batch.additions.map(OpenBatch::in_any_order);
         let pairs = owner.pairs_of(function);

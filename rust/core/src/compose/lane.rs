@@ -85,7 +85,7 @@ impl ComposeLane {
         }
     }
 
-    fn give_up(&self, batch: &Batch, calls: &[MemberCall]) {
+    fn give_up(&self, batch: &Arc<Batch>, calls: &[MemberCall]) {
         if !calls.is_empty()
             && let Some(engine) = self.engine()
         {
@@ -98,24 +98,15 @@ impl ComposeLane {
         self.give_up(&running.batch, &running.call.open(&running.composite));
     }
 
-    /// Does what a call needs next, which is still running if it has not ended.
-    fn go_on(&self, (_, function, first): CallKey, batch: &Arc<Batch>, step: &NextStep) {
-        self.give_up(batch, &step.give_up);
-        self.ask(batch, step);
-        // A sweep may have come before the member calls.
-        if !step.call.is_empty() && batch.cell(first, function).is_some() {
-            self.give_up(batch, &step.call);
-            self.calls_swept();
-        }
-    }
-
     /// Passes the result of a member call on to a call, if that is running.
     fn pass_on(&self, key: CallKey, end: Cow<'_, MemberEnd>) {
         let (step, running) = {
             let mut all = self.running.lock();
             let Some(all) = all.as_mut() else { return };
             let Some(running) = all.get_mut(&key) else { return };
-            let step = running.composite.ended(&mut running.call, end);
+            // A column that was swept may have waited for the end of another one's call.
+            let step =
+                if running.is_needed() { running.composite.ended(&mut running.call, end) } else { NextStep::end() };
             let ended = if step.is_end { all.remove(&key) } else { None };
             match (ended, all.get(&key)) {
                 (Some(ended), _) => (step, Ok(ended)),
@@ -124,7 +115,10 @@ impl ComposeLane {
             }
         };
         match running {
-            Err(batch) => self.go_on(key, &batch, &step),
+            Err(batch) => {
+                self.give_up(&batch, &step.give_up);
+                self.ask(&batch, &step);
+            }
             Ok(running) => {
                 self.give_up(&running.batch, &step.give_up);
                 self.end(running, false);
@@ -216,8 +210,11 @@ impl Lane for ComposeLane {
         if composite.ends_early() {
             self.end_in_time(key, &batch);
         }
+        if batch.cell(first, function).is_some() {
+            self.calls_swept(); // the sweep may have come before the call was added
+        }
         if !requested {
-            self.go_on(key, &batch, &step);
+            self.ask(&batch, &step);
         }
     }
 

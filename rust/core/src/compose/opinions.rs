@@ -279,8 +279,14 @@ impl Opinions {
         let answer = call.ends().find(|end| stands(accept, end));
         let (mut report, record) = if is_fallback {
             let mut report = Report::default();
-            let fields = answer.into_iter().flat_map(|end| &end.extra);
-            fields.for_each(|(name, value)| report.add(0, name.clone(), value.clone()));
+            if let Some(end) = answer {
+                for (field, value) in &end.extra {
+                    // A composite's values have these names; a function's records are not renamed.
+                    let is_taken = !failures.is_empty() && matches!(&**field, "by" | "failed");
+                    let field = if is_taken { format!("{}/{field}", name(members, end)).into() } else { field.clone() };
+                    report.add(0, field, value.clone());
+                }
+            }
             (report, answer.and_then(|end| end.record.clone()))
         } else {
             of_members(call, members)

@@ -25,8 +25,8 @@ pub(crate) trait LaneOwner: Send + Sync {
     /// Makes member calls for a call of a function.
     fn call_members(self: Arc<Self>, _batch: &Arc<Batch>, _calls: &[MemberCall], _scores: &[Option<f64>]) {}
 
-    /// Ends member calls that are not needed any more.
-    fn give_up_members(self: Arc<Self>, _batch: &Batch, _calls: &[MemberCall]) {}
+    /// Ends member calls that are not needed any more, made or about to be made.
+    fn give_up_members(self: Arc<Self>, _batch: &Arc<Batch>, _calls: &[MemberCall]) {}
 
     /// Has `Lane::woken` called for a call, at this time; not if its batch is done by then.
     fn wake_at(&self, _call: (u64, FunctionId, usize), _due_ns: u64) {}

@@ -5,13 +5,12 @@
 //! - The end of a call is written at the next use of the file, within milliseconds; failures are
 //!   written at once.
 //! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls with a reason.
-//! - A condition that users are warned of is reported once, when it begins.
+//! - A condition that users are warned of is reported once.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use tracing::debug;
@@ -21,7 +20,7 @@ use super::feedback::{CallEnd, Feedback};
 use super::rate_limiter::{Decision, Grant, Rules, Tokens};
 use super::shared_file::LockedState;
 use super::store::Store;
-use super::warning::LimitWarning;
+use super::warning::{LimitWarning, ThrottleWarnings};
 use crate::settings::RawPath;
 use crate::sync::Mutex;
 
@@ -35,8 +34,6 @@ const BREAK_NS: u64 = 1_000_000_000;
 const POLL_OTHERS_NS: u64 = 10_000_000;
 /// Interval at which a waiting engine renews its claim.
 const SAY_AGAIN_NS: u64 = 100_000_000;
-/// A longer `Retry-After` is worth a warning.
-const LONG_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The limit of one function, as it was set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -93,7 +90,7 @@ struct LimiterState {
     /// `acquire` and `end`.
     breaker: BreakerSeen,
     warned: BreakerSeen,
-    warned_of_wait: bool,
+    throttle_warnings: ThrottleWarnings,
     /// The last failure that the endpoint caused: time and reason.
     last_error: Option<(u64, String)>,
 }
@@ -143,7 +140,7 @@ impl Limiter {
             locked_ns: None,
             breaker: BreakerSeen::default(),
             warned: BreakerSeen::default(),
-            warned_of_wait: false,
+            throttle_warnings: ThrottleWarnings::default(),
             last_error: None,
         };
         let breaker_open = AtomicBool::new(false);
@@ -258,6 +255,9 @@ impl Limiter {
         state.in_flight -= 1;
         state.unwritten.push(ended);
         let Some(CallEnd { feedback, .. }) = ended.end else { return false };
+        if !matches!(feedback, Feedback::Throttled(_) | Feedback::Unknown) {
+            state.throttle_warnings.note_other();
+        }
         // Answers wait for the next use of the file, so that many ends are one write.
         if feedback == Feedback::Ok && state.store.is_shared() {
             return false;
@@ -280,9 +280,9 @@ impl Limiter {
         let mut state = self.state.lock();
         if let Feedback::Throttled(retry_after) = feedback {
             state.last_error = Some((now_ns, error.to_owned()));
-            let long = retry_after.filter(|after| *after > LONG_RETRY_AFTER)?;
-            let news = !std::mem::replace(&mut state.warned_of_wait, true);
-            return news.then_some(LimitWarning::LongRetryAfter(long));
+            // Requests of other processes may be answered.
+            let alone = state.in_flight == 0 && !state.store.is_shared();
+            return state.throttle_warnings.note_refusal(now_ns, retry_after, alone);
         }
         if !feedback.is_endpoint_error() {
             return None;

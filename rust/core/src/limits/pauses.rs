@@ -17,6 +17,8 @@ pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
 /// The pause after a throttled call without a `Retry-After`, and after further ones.
 const FIRST_NS: u64 = 500_000_000;
 const LONGEST_NS: u64 = 8_000_000_000;
+/// The longest of these pauses, for warnings.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_nanos(LONGEST_NS);
 /// Number of pauses in a row that a server may make shorter than `FIRST_NS` (`Retry-After: 0`).
 const BELIEVED: u64 = 2;
 /// Answers for each refusal among the last calls that contradict it.

@@ -4,13 +4,14 @@
 //! `scheduler`: no call is lost between a failed attempt and a sweep, no work waits while there is
 //! room. `limits`, `engines`: no limit is exceeded, each permit comes back. `gathering`: no sample
 //! of a call on several batches is lost. `open_batch`: additions and early deliveries beside
-//! outcomes and a consumer. `dependents`: a gated call is made, skipped or swept, once. `sharing`:
-//! who waits for an identical call gets one outcome. `frame_runner`: each call of a frame from
-//! elsewhere is reported once, whoever takes it back, ends it or goes.
+//! outcomes and a consumer. `dependents`: a gated call is made, skipped or swept, once. `compose`:
+//! no member call runs that was given up. `sharing`: identical calls get one outcome.
+//! `frame_runner`: a call of a frame from elsewhere is reported once, whoever ends it.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the model")]
 
 mod batch;
+mod compose;
 mod dependents;
 mod engines;
 mod frame_runner;

@@ -8,6 +8,7 @@ use super::batch::{function, spec};
 use super::{beside, explore};
 use crate::batch::Batch;
 use crate::clock::Clock;
+use crate::compose::{ComposeLane, Composite};
 use crate::frame::Frame;
 use crate::function::{Function, FunctionId};
 use crate::lane::{CloseFuture, Lane, LaneWaker};
@@ -129,9 +130,19 @@ impl SchedulerModel {
     }
 
     fn with_lane(places: usize, calls: usize, shares_threads: bool, functions: Vec<Function>) -> Arc<Self> {
-        let lane = Arc::new(Holding { shares_threads, ..Holding::new(places, calls) });
+        Self::on(Holding { shares_threads, ..Holding::new(places, calls) }, functions, Vec::new())
+    }
+
+    /// The first function is a composite, on the second lane.
+    pub(super) fn with_composite(places: usize, functions: Vec<Function>, composite: Composite) -> Arc<Self> {
+        let compose = Arc::new(ComposeLane::new(Clock::start(), vec![Some(composite)]));
+        Self::on(Holding::new(places, 1), functions, vec![compose])
+    }
+
+    fn on(lane: Holding, functions: Vec<Function>, others: Vec<Arc<dyn Lane>>) -> Arc<Self> {
+        let lane = Arc::new(lane);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
+        let lanes: Vec<Arc<dyn Lane>> = [vec![lane.clone() as Arc<dyn Lane>], others].concat();
         let scheduler = Scheduler::start(runtime.handle(), Clock::start(), functions, lanes);
         Arc::new(Self { lane, scheduler, _runtime: runtime })
     }

@@ -31,7 +31,7 @@ impl LaneOwner for SchedulerCore {
         Self::call_members(&self, batch, calls, scores);
     }
 
-    fn give_up_members(self: Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
+    fn give_up_members(self: Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall]) {
         Self::give_up_members(&self, batch, calls);
     }
 

@@ -2,8 +2,8 @@
 //!
 //! - The member calls of one slot are a batch, which exists from the first of them until their
 //!   owner's batch is done. Its ids follow the owner's, so both count as equally old.
-//! - A member call whose owner has ended is not made, or is ended: `calls_swept` comes after the
-//!   owner's cell has its outcome, and the composite's lane checks its cell after each request.
+//! - Abandoned member calls do not run. Giving up reserves the sample, so a later request finds the
+//!   call made, and marks the sample, so a failed attempt gets no other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl SchedulerCore {
                         self.set_total_timer(&mut state, &members, call.function, &[fresh], added.at_ns);
                         cause.flatten()
                     }
-                    Err(_) => None, // it was made before
+                    Err(_) => None, // it was made or given up before
                 };
                 if cause.is_some() || members.grid().read(call.sample, call.function).is_some() {
                     ended.push((members, call, cause));
@@ -104,30 +104,45 @@ impl SchedulerCore {
         Some(members)
     }
 
-    /// Ends member calls that are not needed any more.
-    pub(super) fn give_up_members(self: &Arc<Self>, batch: &Batch, calls: &[MemberCall]) {
-        for call in calls
-            .iter()
-            .flat_map(|call| [Some(*call), self.parser_call(self.leader(call.function), *call)].into_iter().flatten())
-        {
+    /// Ends member calls that are not needed any more. Their requests may be under way on another
+    /// thread, and come later.
+    pub(super) fn give_up_members(self: &Arc<Self>, batch: &Arc<Batch>, calls: &[MemberCall]) {
+        for call in calls {
             // Another column may need it.
             let is_open = |column: &FunctionId| batch.grid().read(call.sample, *column).is_none();
             if self.function(call.function).columns.iter().any(is_open) {
                 continue;
             }
-            let members = self.batch(self.member_batch(batch.id(), self.leader(call.function), call.slot));
-            if let Some(members) = members.filter(|members| call.sample < members.samples()) {
-                self.end_member(&members, &call, &Cause::Cancelled("not needed any more".to_owned()));
+            // The end of a judge's call may be making that of its parser.
+            if !self.give_up_member(batch, *call)
+                && let Some(parser) = self.parser_call(self.leader(call.function), *call)
+            {
+                self.give_up_member(batch, parser);
             }
         }
     }
 
-    fn end_member(self: &Arc<Self>, members: &Arc<Batch>, call: &MemberCall, cause: &Cause) {
+    /// Ends a member call; false if it has ended or is being ended, or the owner's batch is done.
+    fn give_up_member(self: &Arc<Self>, batch: &Arc<Batch>, call: MemberCall) -> bool {
+        let cause = Cause::Cancelled("not needed any more".to_owned());
+        let members = {
+            let mut state = self.state.lock();
+            let Some(members) = self.members(&mut state, batch, call) else { return false };
+            let _ = members.reserve(&Placement::Exact(vec![call.sample])); // fails if it was made
+            // Under the lock: an attempt that is failing now gets no other.
+            members.mark_delivered_early(call.sample, &cause);
+            members
+        };
+        self.end_member(&members, &call, &cause)
+    }
+
+    /// Ends a member call that is open; false if it is not.
+    fn end_member(self: &Arc<Self>, members: &Arc<Batch>, call: &MemberCall, cause: &Cause) -> bool {
         let MemberCall { function, sample, .. } = *call;
+        let Some(claim) = members.grid().claim_open(sample, function) else { return false };
         let (status, note) = self.end_of(members, function, cause);
-        if let Some(claim) = members.grid().claim_open(sample, function) {
-            self.fail(members, function, false, sample..sample + 1, claim, status, &note, Times::default());
-        }
+        self.fail(members, function, false, sample..sample + 1, claim, status, &note, Times::default());
+        true
     }
 
     /// Passes the result of a member call on to the call that requested it.

@@ -79,10 +79,6 @@ impl SchedulerCore {
             Some(Parsing::By(_)) if end.outcome.status == Status::Abstained => {
                 let parser = self.parser_call(owner.function, call);
                 self.call_members(&owner.batch, parser.as_slice(), &[]);
-                // The sweep that gave up the judge's call may have passed before.
-                if owner.batch.grid().read(owner.first(end.sample), owner.function).is_some() {
-                    self.give_up_members(&owner.batch, parser.as_slice());
-                }
                 None
             }
             Some(Parsing::Of(judge)) => {

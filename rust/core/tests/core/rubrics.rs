@@ -148,6 +148,21 @@ async fn a_call_ends_with_the_last_column_that_waits_for_it() {
     assert_eq!((hanging.lane.held(), hanging.calls_in_flight()), (0, vec![0; COLUMNS + 1]));
 }
 
+/// A column that was swept doesn't request the next call, which a later column waits for in turn.
+#[tokio::test(start_paused = true)]
+async fn a_column_that_was_swept_requests_no_call_in_turn() {
+    let second = Some(Duration::from_secs(1));
+    let slow = |ask: &Ask| Act::Return { after: Duration::from_secs(2), cells: scores(ask, true) };
+    for (bounds, slots) in [([None, second, second], 1), ([None, second, None], 3)] {
+        let rig = rig_of(bounds, true, policy(), Room { places: 64, at_once: true, ..Room::default() }, slow);
+        let batch = rig.run(spec(2, 1)).await;
+        assert_eq!([0, 1].map(|column| outcome(&batch, 1, column).0), [Status::Ok, Status::Timeout]);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(rig.log().calls().len(), 2 * slots);
+        assert_eq!((rig.lane.held(), rig.calls_in_flight()), (0, vec![0; COLUMNS + 1]));
+    }
+}
+
 /// A column that waits for another function holds the call until it ends, begun or not.
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_with_a_column_that_never_began() {

@@ -310,8 +310,8 @@ async fn failures_are_not_kept_and_abstentions_are() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// With a store that forgets some, batches that come and are cancelled at any time: each cell
-    /// that has a score has that of its value.
+    /// Batches come and are cancelled at any time, and the store forgets some values: each cell
+    /// with a score has the score of its value.
     #[test]
     fn every_sample_gets_the_score_of_its_value(
         batches in prop::collection::vec((0..3u64, 1..20usize, 1..5usize, prop::option::of(0..4u64)), 1..8),

@@ -146,7 +146,7 @@ fn a_damaged_file_starts_anew() {
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize),
-    /// With its cost, with 0 where it was free, or with none that anybody knows.
+    /// The end has the cost, 0 for a free request, or none if nobody knows it.
     End(usize, Option<u32>),
     Restart(usize),
 }

@@ -139,7 +139,7 @@ proptest! {
         prop_assert_eq!(read(&parser, &swapped, None, false), flipped, "{:?} and {:?}", text, swapped);
     }
 
-    /// For one score, or several that agree, all choices give the same.
+    /// All choices give the same for one score, and for several that agree.
     #[test]
     fn clear_scores_are_first_and_last(text in answers()) {
         for only in parsers().filter(|parser| parser.which == Which::Only) {

@@ -69,8 +69,9 @@ pub struct Sentence {
     pub ends_line: bool,
 }
 
-/// The sentences of a text that have words. For one that was `cut`, those that have ended, with
-/// more text behind. A text of too many is unclear: it would take memory many times its length.
+/// The sentences of a text that have words. A text that was `cut` has those that ended and have
+/// more text behind them. A text of too many is unclear: it would take many times its length in
+/// memory.
 pub fn sentences(text: &str, cut: bool) -> Result<Vec<Sentence>, Unread> {
     let text = with_ascii_digits(text);
     let mut found = Vec::new();
@@ -203,8 +204,8 @@ fn is_abbreviation(before: &str, after: &str) -> bool {
         && ABBREVIATIONS.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// The tokens of a sentence. For one that is too long for a verdict, the first tokens, and of the
-/// rest numbers and places alone.
+/// The tokens of a sentence. One that is too long for a verdict has its first tokens, and the
+/// numbers and places of the rest.
 fn tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut keep = |token: Token| {

@@ -40,8 +40,8 @@ async fn a_rate_is_kept_and_nothing_is_lost() {
     assert!(refused < 25, "{refused} of {requests} were refused: a window's worth only where nothing is kept");
 }
 
-/// Without a rate, what the server says is all that is known: it is asked to wait, and
-/// all wait.
+/// The server's words are all that is known if no rate is given: it asks one to wait, and all
+/// wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_says_later_is_left_alone_till_then() {
     let (requests, refused) = judged(Rules { concurrency: Some(64), ..Rules::default() }).await;

@@ -71,7 +71,7 @@ impl Rig {
         Self::gathering(spec, policy, None)
     }
 
-    /// With so many samples a request at most.
+    /// A request has at most `most` samples.
     pub fn gathering(spec: HttpFunction, policy: Policy, most: Option<usize>) -> Self {
         let gather = most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO, across: true });
         let function = Function { gather, policy, ..guerdon_testkit::function("judge", Shape::Sample) };

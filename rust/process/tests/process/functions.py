@@ -27,7 +27,7 @@ def hang_deaf(_):
 
 
 def hold_gil(_):
-    """In C, without ever looking at signals."""
+    """Computes in C, which never looks at signals."""
     return sum(range(10**13))
 
 

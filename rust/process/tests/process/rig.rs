@@ -38,7 +38,7 @@ pub fn spec(target: &'static str) -> Spec {
 }
 
 impl Spec {
-    /// From another module than `functions.py`.
+    /// Takes the function from another module than `functions.py`.
     pub fn of(mut self, module: &'static str) -> Self {
         self.module = module;
         self

@@ -52,8 +52,8 @@ pub struct NodeSpec {
 pub enum Carrier {
     /// One message after the other, each way.
     Plain,
-    /// As `guerdon._lanes.remote.ray` does it: what goes to the agent is answered, and beside one
-    /// that is under way only what hurries goes, or much; what comes from it waits for more.
+    /// The transport of `guerdon._lanes.remote.ray`. The agent answers each message. Only urgent or
+    /// large messages are sent beside one under way; those from the agent wait for more.
     Ray,
 }
 

@@ -138,8 +138,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any order of reported frames, and of calls within them, each has its own times, and
-        /// those of a worker are on one track.
+        /// Each frame, and each call in it, has its own times in any order of reports, and those of
+        /// a worker are on one track.
         #[test]
         fn frames_keep_their_times_in_any_order(
             (frames, order) in in_turn().prop_flat_map(|frames| {

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// For any overlap of calls, those of one track don't overlap, and there are no more tracks
+        /// Calls of one track never overlap, however the calls do, and there are no more tracks
         /// than calls at a time.
         #[test]
         fn concurrent_calls_have_tracks_of_their_own(mut calls in prop::collection::vec((0..100_u64, 1..30_u64), 1..60)) {

@@ -25,13 +25,15 @@ from guerdon.rewards.code.child.encoding import EncodingError, encode
 from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.child.objects import Objects
 
-__all__ = ["CHANNEL", "ENTERED", "PRELUDE", "run"]
+__all__ = ["CHANNEL", "ENTERED", "MAKES", "PRELUDE", "run"]
 
 CHANNEL: Final = 3
 ENTERED: Final = b"1"
 """Meaning of the mark; with a text after it where another program could not be run."""
 PRELUDE: Final = b"P"
 """After that, before a text: the prelude failed."""
+MAKES: Final = "+"
+"""Before the name of a class whose object the tests use as one, also where it is one of data."""
 _FILE: Final = "<program>"
 _LONGEST_MESSAGE: Final = 300
 
@@ -204,6 +206,7 @@ def _calls(request: dict[str, Any], mark: int) -> int:
     # A module of this name, but not as the program: ``if __name__ == "__main__"`` is for scripts.
     module.__dict__["__name__"] = "program"
     sys.modules["program"] = module
+    _bound_stacks()
     limit = request["limit"]
     try:
         _define(request["prelude"], request["source"], module, mark)
@@ -217,11 +220,14 @@ def _calls(request: dict[str, Any], mark: int) -> int:
         try:
             if not is_marshalled(message):
                 args, kwargs = objects.given(args), objects.given(kwargs)
-            function = partial(objects.do, name[1:]) if name[:1] == "#" else _found(module, name)
+            called = name.removeprefix(MAKES)
+            function = partial(objects.do, name[1:]) if name[:1] == "#" else _found(module, called)
             if function is None:
-                answer = encode((nonce, "missing", name))
+                answer = encode((nonce, "missing", called))
             else:
-                answer = encode((nonce, "value", function(*args, **kwargs)), limit, opaque=objects.number)
+                value = function(*args, **kwargs)
+                value = objects.held(value) if called != name else value
+                answer = encode((nonce, "value", value), limit, opaque=objects.number)
         except EncodingError as error:
             answer = encode((nonce, "raised", "", str(error)))
         except BaseException as error:

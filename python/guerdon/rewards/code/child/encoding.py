@@ -184,7 +184,7 @@ def _write_dict(value: dict[Any, Any], out: bytearray, bounds: _Bounds, depth: i
 def _write_opaque(value: Opaque, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if value.guerdon_number < 0:
         raise EncodingError(f"a {value.guerdon_kind} is no data")
-    _sized(b"o", f"{value.guerdon_number}:".encode(), out)
+    _sized(b"o", f"{value.guerdon_number}:{value.guerdon_kind[:LONGEST_NAME]}".encode("utf-8", "replace"), out)
 
 
 def _container(tag: bytes, kind: Any) -> _Writer:

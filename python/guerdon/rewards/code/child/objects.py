@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import builtins
 import copy
+import importlib
 import operator
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
@@ -41,6 +44,13 @@ class Objects:
             self._objects.append(value)
         return found
 
+    def held(self, value: Any) -> Any:
+        """The value, by number where its class is the program's: one of ``list`` would cross as
+        data, without its methods."""
+        kind = type(value)
+        own = kind.__module__ == self._module.__name__
+        return Opaque(kind.__name__, self.number(value)) if own else value
+
     def given(self, value: Any) -> Any:
         """A value of tests, with objects for their numbers."""
         if isinstance(value, Opaque):
@@ -71,7 +81,13 @@ class Objects:
 def _exit(one: Any, raised: str | None) -> Any:
     """Ends a ``with`` of tests, whose exception is here the builtin one without a text."""
     kind = None if raised is None else getattr(builtins, raised)
-    return one.__exit__(kind, None if kind is None else kind.__new__(kind), None)
+    return bool(one.__exit__(kind, None if kind is None else kind.__new__(kind), None))
+
+
+def _seed(module: str, value: int) -> None:
+    with suppress(TypeError, ValueError):  # NumPy takes fewer
+        if module.partition(".")[0] in sys.modules:
+            importlib.import_module(module).seed(value)
 
 
 def _run(one: Any) -> Any:
@@ -93,7 +109,10 @@ _ACTS: Final[dict[str, Callable[..., Any]]] = {
     "slice": lambda one, *parts: one[slice(*parts)],
     "await": _run,
     "call": lambda one, args, kwargs: one(*args, **kwargs),
+    "method": lambda one, name, args, kwargs: getattr(one, name)(*args, **kwargs),
     "vars": lambda one: dict(vars(one)),
+    "seed": _seed,
     "keep": _Kept,
+    "part": lambda one, key, is_item: _Kept(one[key] if is_item else getattr(one, key)),
     "value": lambda one: one,
 }

@@ -43,11 +43,13 @@ class CallAnswer:
         raised: The name of the exception that it raised, its text, and the builtin one that it is,
             if it names that; None where it was not even called, or did not end: it hung, or the
             process ended.
+        waited: Its time was up by the clock on the wall, while it hardly ran.
     """
 
     value: Any = None
     fault: str = ""
     raised: tuple[str, ...] | None = None
+    waited: bool = False
 
 
 class ProgramCalls:
@@ -133,6 +135,7 @@ class ProgramCalls:
     def _answer(self, message: bytes, nonce: bytes, deadline: Deadline) -> CallAnswer:
         assert self._channel is not None
         began, before = time.monotonic(), self._time.used
+        waited = False
 
         def used() -> float:
             self._measure()
@@ -152,6 +155,7 @@ class ProgramCalls:
             answer = decode(received)
         except TimeoutError:
             fault = f"no answer within {deadline.seconds:.2g} s"
+            waited = used() < deadline.seconds / 2
             self.close(deadline)
         except OverLimitError:
             fault = f"it returned more than {self._limit} bytes"
@@ -175,7 +179,7 @@ class ProgramCalls:
                     return _raised(*answer[2:])
             fault = "it wrote to the channel of its answers"
         self.close()
-        return CallAnswer(None, fault)
+        return CallAnswer(None, fault, waited=waited)
 
     def _crashed(self) -> CallAnswer:
         """The process ended: by itself, or it closed the channel."""

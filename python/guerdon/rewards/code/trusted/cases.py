@@ -144,7 +144,9 @@ class _Parser:
         if "testtype" in given and "input" in given and "output" in given:
             if given["testtype"] != "functional":
                 return StdinCase(_text(given["input"], place, "input"), _printed(given["output"], place, "output"))
-            return self._function(given.get("fn"), str(given["input"]), given["output"], place, lines=True)
+            named = given.get("metadata")  # by DeepCoder
+            name = given.get("fn") or (named.get("func_name") if isinstance(named, Mapping) else None)
+            return self._function(name, str(given["input"]), given["output"], place, lines=True)
         if given.get("type") == "function_call" or ("fn_name" in given and given.get("type") != "stdin_stdout"):
             if "input" not in given or "output" not in given:
                 raise DataError(f'case {place} calls a function and lacks "input" or "output"')

@@ -8,16 +8,20 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import re
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeVar
 
 from guerdon.errors import DataError
+from guerdon.rewards.code.child.child import MAKES
 from guerdon.rewards.code.child.encoding import BoundError, EncodingError, Opaque
 from guerdon.rewards.code.trusted.calls import CallAnswer
-from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, defined_by
+from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, SEED, check_code, defined_by
 from guerdon.rewards.code.trusted.check_collected import collected, ended, only_test, outcomes, run_collected
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
@@ -28,6 +32,8 @@ __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 Caller = Callable[[str, list[Any], dict[str, Any]], CallAnswer]
 """Calls a function of the program."""
 T = TypeVar("T")
+# A text that asks what a container has; the classes of another text answer as data, then.
+_ASKS_FOR_ITEMS: Final = re.compile(r"\bin\b|contains|countOf|indexOf|assert(?:Not)?In\b")
 # Raised by a proxy they would steer the tests, not fail them.
 _NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 
@@ -66,8 +72,10 @@ class Program:
 
     Attributes:
         makers: The names of its functions that make objects, as the tests use them.
+        held: Those whose objects the text in hand uses as objects, also where they are of data.
         classes: Of the tests and the prelude, by name: their objects go over by their attributes.
         calls: How many were made.
+        asked: How often anything was asked of it.
         stopped: Why the program can't go on; "" while it can.
         lost: Why no program can be called any more, by no fault of it; None while it can.
     """
@@ -75,10 +83,14 @@ class Program:
     def __init__(self, call: Caller) -> None:
         self._call = call
         self.makers: frozenset[str] = frozenset()
+        self.held: frozenset[str] = frozenset()
         self.classes: dict[str, type] = {}
         self.calls = 0
+        self.asked = 0
         self.stopped = ""
         self.lost: Exception | None = None
+        self._one = threading.RLock()  # tests may call it on threads
+        self._waiting: list[str] = []
 
     def run(self, tests: Callable[[], T]) -> T | str:
         """Returns the value of tests, or the reason why the program stopped. A loss of ours is
@@ -98,7 +110,7 @@ class Program:
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
-        value = exchange.received(self._asked(name, list(args), kwargs))
+        value = exchange.received(self._asked(MAKES + name if name in self.held else name, list(args), kwargs))
         self.calls += 1
         if in_place:
             exchange.update()
@@ -107,13 +119,23 @@ class Program:
     def ask(self, act: str, args: list[Any]) -> Any:
         """Do something with an object of the program."""
         value = self._asked(f"#{act}", args, {})
-        if act in ("new", "keep") and isinstance(value, Opaque):
+        if act in ("new", "keep", "part") and isinstance(value, Opaque):
             return Handle("", value.guerdon_number, self)
         if act in ("vars", "value"):
             return value
         origins = [one.guerdon_origin for one in args if isinstance(one, Handle)]
         origin = DERIVED if act in ACTS_ON_OPERANDS and max(origins) != RETURNED else RETURNED
         return Exchange(self, self.classes, origin).received(value)
+
+    def end(self) -> None:
+        """Answers no thread of the tests any more: the next program has the same channel.
+
+        A call that goes on ends with the program.
+        """
+        free = self._one.acquire(timeout=0.2)
+        self.lost = self.lost or DataError("check calls the program after its tests ended")
+        if free:
+            self._one.release()
 
     def refuse(self) -> NoReturn:
         """Ends the tests without a score: they have the program compare its own objects."""
@@ -126,21 +148,33 @@ class Program:
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.stopped or self.lost is not None:
             raise _StoppedError
+        self.asked += 1
+        self._waiting.append(name)
         try:
-            answer = self._call(name, args, kwargs)
+            with self._one:
+                if self.lost is not None:
+                    raise _StoppedError
+                answer = self._call(name, args, kwargs)
         except EncodingError as error:
             # A value that is too large may be the program's.
             kind = CandidateError if isinstance(error, BoundError) and self.calls else DataError
-            raise kind(f"the tests call {name!r} with what can't be sent: {error}") from None
+            raise kind(f"the tests call {name.removeprefix(MAKES)!r} with what can't be sent: {error}") from error
         except MemoryError:  # of what the tests hold of the program's
             raise
         except Exception as error:  # raised by us, whatever tests do with it
             self.lost = error
             raise _StoppedError from error
+        finally:
+            self._waiting.remove(name)
         if not answer.fault:
             return answer.value
         self.calls += 1
         if answer.raised is None:
+            if answer.waited and self._waiting and not self.stopped:
+                self.lost = DataError(
+                    "check calls the program on threads, and a call did not end while another waited: a program runs one call "
+                    "at a time, so that calls which wait for each other never end"
+                )
             self.stopped = answer.fault
             raise _StoppedError
         kind_name, text, *bases = answer.raised
@@ -191,19 +225,25 @@ def run_tests(
     for code in codes:
         namespace.update(code.others)
     namespace.update(proxies, candidate=proxies[names[0]])
+    namespace[SEED] = lambda module, value: program.ask("seed", [module, value]) if type(value) is int else None
     for name in [*names, "candidate"]:
         namespace[f"{name}{IN_PLACE}"] = Candidate(
             proxies.get(name, proxies[names[0]]).__name__, program, in_place=True
         )
     faults: list[str] = []
-    for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
-        begin(place, sum(not fault for fault in faults))
-        program.stopped = ""
-        fault = _run_text(text, code.code, namespace, proxies[names[0]], program)
-        if program.calls:
-            faults.append(fault)
-        if fault and not to_end:
-            return faults, len(texts) - place - 1
+    try:
+        for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
+            begin(place, sum(not fault for fault in faults))
+            program.stopped = ""
+            others = " ".join(one for one in texts if one is not text)
+            program.held = frozenset() if _ASKS_FOR_ITEMS.search(others) else code.held
+            fault = _run_text(text, code.code, namespace, proxies[names[0]], program)
+            if program.calls:
+                faults.append(fault)
+            if fault and not to_end:
+                return faults, len(texts) - place - 1
+    finally:
+        program.end()
     if not faults:
         raise DataError(
             "check: the tests never called the program. Give assert statements, a function check(candidate), or functions "
@@ -223,6 +263,8 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
         result = program.run(lambda: check(Candidate(name, program), **row))
     except (Exception, SystemExit) as error:
         return _fault(error, program, None)
+    finally:
+        program.end()
     return program.stopped or score_of(check, result, calls=program.calls)
 
 
@@ -315,5 +357,13 @@ def _exception(names: tuple[str, ...], text: str, fault: str) -> Exception:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception) and name not in (*_NOT_RAISED, "Exception"):
             with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
-                return kind(text)
+                return kind(_key(text) if kind is KeyError else text)
     return CandidateError(fault)
+
+
+def _key(text: str) -> Any:
+    """The key of a `KeyError`, whose text is the key's `repr`."""
+    with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        key = ast.literal_eval(text)
+        return key if repr(key) == text else text
+    return text

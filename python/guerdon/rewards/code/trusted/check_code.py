@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import re
 import typing
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,21 +29,26 @@ from typing import Any, Final
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import Source
 from guerdon.rewards.code.trusted.check_objects import ObjectUses
-from guerdon.rewards.code.trusted.handles import hash_of, is_same
+from guerdon.rewards.code.trusted.handles import hash_of, is_same, part_of, silencing
 
-__all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
+__all__ = ["FILE", "SEED", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
 FILE: Final = "<check>"
 IN_PLACE: Final = " in place"
 """Marks a function that is called for its effect on its arguments."""
 _SOURCE: Final = " source"
 _SAME: Final = " same"
+_PART: Final = " part"
+_SILENCING: Final = " silencing"
+SEED: Final = " seed"
+"""Seeds random numbers of the program as the tests seed theirs."""
+_SEEDS: Final = {"random.seed": "random", "np.random.seed": "numpy.random", "numpy.random.seed": "numpy.random"}
 # Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
     (
         *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools"),
-        *("json", "math", "operator", "random", "re", "statistics", "string"),
+        *("json", "math", "operator", "random", "re", "statistics", "string", "sys"),
     )
 )
 _TYPES: Final = frozenset(typing.__all__)
@@ -51,6 +57,12 @@ _GIVEN: Final = _BUILTIN | {"__name__", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
+_EXITS: Final = ("exit", "quit", "sys.exit")
+# They are removed at the end of a script; elsewhere a value of the program may have led there.
+_ENDS: Final = frozenset(f"{name}({status})" for name in _EXITS for status in ("", "0"))
+_RUNNERS: Final = ("unittest.main", "pytest.main")
+# Options that choose no tests.
+_OF_RUNNERS: Final = frozenset(("argv", "exit", "verbosity"))
 
 
 @dataclass(frozen=True)
@@ -61,12 +73,14 @@ class CheckCode:
         functions: Of the program: ``"add"``, or ``"Solution.add"``.
         classes: Those that make objects of the program.
         others: What stands for the names that nobody imported.
+        held: The classes whose objects stay in the program's process, even those of ``list``.
     """
 
     code: CodeType
     functions: frozenset[str]
     classes: frozenset[str]
     others: dict[str, Any]
+    held: frozenset[str]
 
 
 @lru_cache(maxsize=512)
@@ -85,7 +99,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     Raises:
         DataError: It is no Python code, or asks for more than calls and their data.
     """
-    tree = _parsed(text)
+    tree = _parsed(text, known)
     defined = known | _defined(tree)
     known = defined | _GIVEN | _harness(tree, defined)
     methods = _Methods(known)
@@ -93,16 +107,19 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     try:
         tree = ast.fix_missing_locations(methods.visit(tree))
         names.look(tree)
-        objects = ObjectUses(tree, methods.found | names.functions, _ATTRIBUTES)
+        functions = methods.found | names.functions
+        objects = ObjectUses(tree, functions, _ATTRIBUTES)
         if (found := objects.undecidable()) is not None:
             raise names.wrong(*found)
-        tree = _Identity().visit(tree)
+        for item in objects.silencing(_BUILTIN - defined):
+            item.context_expr = ast.Call(ast.Name(_SILENCING, ast.Load()), [item.context_expr], [])
+        tree = _OnObjects().visit(tree)
         code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
-    return CheckCode(code, frozenset(methods.found | names.functions), frozenset(objects.classes), names.others)
+    return CheckCode(code, frozenset(functions), frozenset(objects.classes), names.others, objects.held)
 
 
 def asked_of_program(texts: list[str]) -> set[str]:
@@ -131,6 +148,31 @@ def _harness(tree: ast.Module, defined: Collection[str]) -> set[str]:
 class _WithoutProgram(ast.NodeTransformer):
     """Imports of the program's own file are gone, but for names that they give its functions."""
 
+    def __init__(self, tree: ast.Module, known: frozenset[str]) -> None:
+        self.modules: set[str] = set()
+        nodes = [one for one in ast.walk(tree) if not isinstance(one, (ast.Import, ast.ImportFrom))]
+        self.changed = {name for one in nodes for name in _names_of(one)}
+        own = self.changed | known | _GIVEN | {"check"}  # solution.add is not the add of the tests
+        parts = [one for one in nodes if isinstance(one, ast.Attribute)]
+        parts = [one for one in parts if one.attr in own or not isinstance(one.ctx, ast.Load)]
+        self.changed.update(*map(_with_attribute, parts))
+        # A module that is used as a value is not only its functions.
+        of_parts = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+        self.changed |= {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in of_parts}
+        self.changed.add("code")  # a standard module
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        own = [one for one in node.names if one.name in _PROGRAM and (one.asname or one.name) not in self.changed]
+        self.modules |= {alias.asname or alias.name for alias in own}
+        node.names = [alias for alias in node.names if alias not in own]
+        return node if node.names else ast.copy_location(ast.Pass(), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            return ast.copy_location(ast.Name(node.attr, node.ctx), node)
+        return node
+
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
         if node.module not in _PROGRAM:
             return node
@@ -142,12 +184,30 @@ class _WithoutProgram(ast.NodeTransformer):
         return [ast.copy_location(one, node) for one in named or [ast.Pass()]]
 
 
-def _parsed(text: str) -> ast.Module:
+def _parsed(text: str, known: frozenset[str] = frozenset()) -> ast.Module:
     try:
-        tree: ast.Module = _WithoutProgram().visit(ast.parse(text, FILE))
+        tree: ast.Module = ast.parse(text, FILE)
+        tree = _WithoutProgram(tree, known).visit(tree)
+        last = tree.body[-1:]
+        while last and isinstance(last[0], ast.If) and ast.unparse(last[0].test) == "__name__ == '__main__'":
+            last = last[0].body if len(last[0].body) == 1 and not last[0].orelse else []
+        if last and isinstance(last[0], ast.Expr) and _ends(last[0].value, tree):
+            del tree.body[-1]
         return ast.fix_missing_locations(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"check is no Python code: {error}") from None
+
+
+def _ends(node: ast.expr, tree: ast.Module) -> bool:
+    """True if the last statement of a script just runs its tests, or exits."""
+    if ast.unparse(node) in _ENDS:
+        return True
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in _EXITS and len(node.args) == 1:
+        node = node.args[0]
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in _RUNNERS:
+        return False
+    chosen = re.search(r"'-[km]|::", ast.unparse(node)) or {one.arg for one in node.keywords} - _OF_RUNNERS
+    return not chosen and "load_tests" not in _defined(tree)
 
 
 def _defaults(arguments: ast.arguments) -> list[ast.expr]:
@@ -211,8 +271,40 @@ class _Methods(ast.NodeTransformer):
         return node
 
 
-class _Identity(ast.NodeTransformer):
-    """``is`` asks which object of the program it is."""
+class _OnObjects(ast.NodeTransformer):
+    """``is`` compares objects of the program by their numbers. A change of a part of an object, as
+    ``node.children.append(one)``, happens in the program's process: the tests have copies."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        match node.value:
+            case ast.Call(func=ast.Attribute() as function, args=[ast.Constant() | ast.Name() as seed]):
+                if (module := _SEEDS.get(ast.unparse(function))) is not None:
+                    again: ast.expr = ast.Call(ast.Name(SEED, ast.Load()), [ast.Constant(module), seed], [])
+                    return [node, ast.copy_location(ast.Expr(again), node)]
+        self.generic_visit(node)
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=part) as method):
+                method.value = self._part(part)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = self._part(node.value)
+        return node
+
+    def _part(self, node: ast.expr) -> ast.expr:
+        """The expression for a part that is changed."""
+        match node:
+            case ast.Attribute(value=value, attr=attr) if not attr.startswith("__"):  # mangled
+                key: ast.expr = ast.Constant(attr)
+            case ast.Subscript(value=value, slice=key) if not any(isinstance(one, ast.Slice) for one in ast.walk(key)):
+                pass
+            case _:
+                return node
+        is_item = ast.Constant(isinstance(node, ast.Subscript))
+        made = ast.Call(ast.Name(_PART, ast.Load()), [self._part(value), key, is_item], [])
+        return ast.copy_location(made, node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -241,7 +333,7 @@ class _Names:
         self.known = known
         self.defined = defined
         self.functions: set[str] = set()
-        self.others: dict[str, Any] = {_SOURCE: Source, _SAME: is_same}
+        self.others: dict[str, Any] = {_SOURCE: Source, _SAME: is_same, _PART: part_of, _SILENCING: silencing}
         if "hash" not in defined:
             self.others["hash"] = hash_of
 

@@ -89,11 +89,18 @@ def _run_class(one: type) -> None:
     for name in sorted(name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))):
         for arguments in _parameters(getattr(one, name)):
             made = one()
-            getattr(made, "setup_method", lambda: None)()
+            _call_hook(made, "setup_method", name)
             try:
                 _run(getattr(made, name), arguments)
             finally:
-                getattr(made, "teardown_method", lambda: None)()
+                _call_hook(made, "teardown_method", name)
+
+
+def _call_hook(made: Any, hook: str, test: str) -> None:
+    """Calls what pytest calls beside a test, with the test where it takes that."""
+    function = getattr(made, hook, lambda: None)
+    takes_test = inspect.isroutine(function) and inspect.signature(function).parameters
+    function(*[getattr(made, test)] if takes_test else ())
 
 
 def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ _IDENTITY: Final = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _DIFFERENCES: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)
 _COMPARES: Final = ("Equal", "Less", "Greater")
 _ASSERTS_TRUTH: Final = ("assertTrue", "assertFalse")
+_REACHES_NAMES: Final = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__"))
 _ROUNDS: Final = 4  # through which assignments are followed
 _DISPLAYS: Final = (ast.List, ast.Tuple, ast.Set)
 
@@ -35,6 +36,8 @@ class ObjectUses:
 
     Attributes:
         classes: The names that make objects.
+        held: Those whose objects have attributes that no data have. Tests that ask what such an
+            object contains are left out: of a list, say, its class does not decide that.
     """
 
     def __init__(self, tree: ast.Module, functions: Collection[str], of_data: Collection[str]) -> None:
@@ -45,9 +48,12 @@ class ObjectUses:
         self._also_data: set[str] = set()  # once all is followed
         self.classes = {name for name in functions if name[:1].isupper() and "." not in name}
         self._follow()
+        self.held: frozenset[str] = frozenset()
         if self.classes:
-            self.classes -= self._used_as_data() - self._used_as_objects(of_data)
+            used = self._used_as_objects(of_data)
+            self.classes -= self._used_as_data() - used
             self._follow()
+            self.held = frozenset(self.classes & (used - self._asked_for_items()))
 
     def undecidable(self) -> tuple[ast.expr | ast.stmt, str] | None:
         """Returns a part of the tests that the program would decide, and the reason; or None."""
@@ -60,6 +66,10 @@ class ObjectUses:
                     one
                 ):
                     return node, "asks an object of the program asynchronously"
+                case ast.comprehension(iter=ast.Call(func=ast.Name(id=name)) as one, is_async=1) if (
+                    name in self._functions
+                ):
+                    return one, "asks an object of the program asynchronously"
                 case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _DIFFERENCES):
                     if (self._is_object(left) and not self.kinds(right)) or (
                         self._is_object(right) and not self.kinds(left)
@@ -70,6 +80,17 @@ class ObjectUses:
                 case ast.expr() if self._compares_objects(node):
                     return node, "compares objects of the program"
         return None
+
+    def silencing(self, builtin: frozenset[str]) -> list[ast.withitem]:
+        """Returns the contexts of the program whose bodies name only builtins: another name may
+        hold a value of the program."""
+        return [
+            item
+            for node in self._nodes
+            if isinstance(node, ast.With) and not _names_more(node.body, builtin - _REACHES_NAMES)
+            for item in node.items
+            if self.kinds(item.context_expr)
+        ]
 
     def kinds(self, node: ast.AST) -> Kinds:
         """The kinds of an expression's value; of a container those of its items."""
@@ -155,6 +176,24 @@ class ObjectUses:
                     found |= self.kinds(value)
                 case ast.withitem(context_expr=value):
                     found |= self.kinds(value)
+        return set(found)
+
+    def _asked_for_items(self) -> set[str]:
+        found = _DATA
+        for node in self._nodes:
+            match node:
+                case ast.Compare(ops=ops, comparators=others):
+                    asked = [one for op, one in zip(ops, others, strict=True) if isinstance(op, (ast.In, ast.NotIn))]
+                case ast.Call(func=ast.Attribute(attr="assertIn" | "assertNotIn"), args=[_, one, *_]):
+                    asked = [one]
+                case ast.Call(func=ast.Attribute(attr="contains" | "countOf" | "indexOf"), args=[one, *_]):
+                    asked = [one]
+                case _:
+                    continue
+            for one in asked:
+                while isinstance(one, ast.Subscript):
+                    one = one.value
+                found |= self.kinds(one)
         return set(found)
 
     def _used_as_data(self) -> set[str]:
@@ -243,6 +282,15 @@ def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
         case ast.Call(func=ast.Attribute(attr=name), args=[one, other, *_]):
             if name.startswith("assert") and any(part in name for part in _COMPARES):
                 yield one, ast.Eq(), other
+
+
+def _names_more(body: list[ast.stmt], names: frozenset[str]) -> bool:
+    return any(
+        isinstance(one, (ast.Attribute, ast.Import, ast.ImportFrom))
+        or (isinstance(one, ast.Name) and one.id not in names)
+        for statement in body
+        for one in ast.walk(statement)
+    )
 
 
 def _is_none(node: ast.expr) -> bool:

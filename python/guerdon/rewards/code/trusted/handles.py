@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
-from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.child.encoding import EncodingError, Opaque
 
 __all__ = [
     "ACTS_ON_OPERANDS",
@@ -26,6 +27,8 @@ __all__ = [
     "hash_of",
     "holds_objects",
     "is_same",
+    "part_of",
+    "silencing",
 ]
 
 RETURNED, DERIVED, MADE = range(3)
@@ -49,7 +52,13 @@ _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class ObjectHost(Protocol):
-    """Runs operations on an object in the program's process."""
+    """Runs operations on an object in the program's process.
+
+    Attributes:
+        asked: How often that was asked for anything.
+    """
+
+    asked: int
 
     def ask(self, act: str, args: list[Any]) -> Any:
         """Returns the value of an act."""
@@ -141,9 +150,15 @@ class Handle(Opaque):
         return self.guerdon_program.ask("deepcopy", [self])
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, Exception):  # its text may hold the expected value
-            name = kind and (kind.__name__ if kind.__module__ == "builtins" else "Exception")
-            self.guerdon_program.ask("exit", [self, name])
+        self.guerdon_exit(kind, error)
+
+    def guerdon_exit(self, kind: type[BaseException] | None, error: BaseException | None) -> bool:
+        """Ends a ``with``; says whether the program silences the exception."""
+        if error is not None and not isinstance(error, Exception):
+            return False
+        # Its text may hold the expected value.
+        name = kind and (kind.__name__ if kind.__module__ == "builtins" else "Exception")
+        return self.guerdon_program.ask("exit", [self, name]) is True
 
 
 for _name in _PLAIN:
@@ -176,6 +191,76 @@ class Coroutine(Handle):
 
     def __next__(self) -> NoReturn:  # asyncio takes it for `send(None)`
         self.send(None)
+
+
+class Silencing:
+    """An object of the program as the context of test code that uses nothing of the program: it may
+    silence exceptions there, but no assertion."""
+
+    def __init__(self, one: Handle) -> None:
+        self._one = one
+        self._asked = 0
+
+    def __enter__(self) -> Any:
+        entered = self._one.__enter__()
+        self._asked = self._one.guerdon_program.asked
+        return entered
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        alone = self._one.guerdon_program.asked == self._asked
+        return self._one.guerdon_exit(kind, error) and alone and not isinstance(error, AssertionError)
+
+
+def silencing(one: Any) -> Any:
+    """The context of a ``with`` of tests."""
+    return Silencing(one) if isinstance(one, Handle) else one
+
+
+class ObjectPart(Handle):
+    """An attribute or item of an object of the program. Tests change it there; or a copy here,
+    where an argument can't be sent, such as a function.
+
+    Attributes:
+        guerdon_copy: Returns the copy.
+    """
+
+    __slots__ = ("guerdon_copy",)
+    guerdon_copy: Callable[[], Any]
+
+    def __init__(self, part: Handle, copy: Callable[[], Any]) -> None:
+        super().__init__("", part.guerdon_number, part.guerdon_program)
+        object.__setattr__(self, "guerdon_copy", copy)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
+            return self.guerdon_change(
+                lambda copy: getattr(copy, name)(*args, **kwargs), "method", name, list(args), kwargs
+            )
+
+        return call
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.guerdon_change(lambda copy: operator.setitem(copy, key, value), "setitem", key, value)
+
+    def __delitem__(self, key: object) -> None:
+        self.guerdon_change(lambda copy: operator.delitem(copy, key), "delitem", key)
+
+    def guerdon_change(self, here: Callable[[Any], Any], act: str, *args: object) -> Any:
+        """Runs an act in the program's process, or here on the copy."""
+        try:
+            return self.guerdon_program.ask(act, [self, *args])
+        except Exception as error:
+            if not isinstance(error.__cause__, EncodingError):
+                raise
+            return here(self.guerdon_copy())
+
+
+def part_of(one: Any, key: Any, is_item: bool) -> Any:
+    """An attribute or item that test code changes."""
+    if isinstance(one, Handle):
+        part = one.guerdon_program.ask("part", [one, key, is_item])
+        return ObjectPart(part, lambda: one.guerdon_program.ask("getitem" if is_item else "getattr", [one, key]))
+    return one[key] if is_item else getattr(one, key)
 
 
 def is_same(one: object, other: object) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,6 +57,11 @@ class Columns:
         if hasattr(value, "tolist"):
             value = value.tolist()
         texts = [value] if isinstance(value, str) and value.strip() else value
+        # A list as JSON, as OpenCodeInstruct has it.
+        if isinstance(value, str) and value.lstrip().startswith("["):
+            with suppress(ValueError, RecursionError):
+                found = json.loads(value)
+                texts = found if found and all(isinstance(one, str) for one in found) else texts
         if isinstance(texts, (list, tuple)) and texts and all(isinstance(one, str) for one in texts):
             return [one.removeprefix(BOM) for one in texts]
         raise DataError(

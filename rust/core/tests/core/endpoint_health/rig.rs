@@ -142,8 +142,8 @@ pub fn at_once(concurrency: usize) -> Rules {
     Rules { concurrency: Some(concurrency), ..Rules::default() }
 }
 
-/// Of a batch that is done: the samples without a score, and when the last of the others ended, by
-/// its own account.
+/// Returns the samples of a finished batch that have no score, and when the last of the others
+/// ended by the batch's own clock.
 pub async fn ended(batch: &Arc<Batch>) -> (Vec<usize>, Duration) {
     assert!(done(batch).await, "an hour");
     let mut lost = Vec::new();

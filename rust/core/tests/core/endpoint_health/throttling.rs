@@ -182,6 +182,10 @@ async fn a_server_that_refuses_some_requests_at_random_scores_all() {
     }
 }
 
+fn warned(engine: &Engine<impl Fn(usize, u16) -> Response + Send + Sync + 'static>) -> Vec<LimitWarning> {
+    engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_retry_after_is_capped_and_reported() {
     let engine = Engine::start(judge(at_once(4), 3), |sample, attempt| match (sample, attempt) {
@@ -199,6 +203,58 @@ async fn a_long_retry_after_is_capped_and_reported() {
     assert!(took < MINUTE * 5, "{took:?}");
     let started = |sample: usize| batch.cell(sample, 0).unwrap().outcome.times.started_ns - batch.submitted_ns();
     assert!((1..8).all(|sample| started(sample) < 1_000_000_000));
-    let warnings: Vec<LimitWarning> = engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect();
+    let warnings = warned(&engine);
     assert_eq!(warnings, [LimitWarning::LongRetryAfter(MINUTE * 60)], "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_throttles_everything_is_reported_after_ten_seconds() {
+    let engine =
+        Engine::start(judge(at_once(4), 3), |_, attempt| if attempt < 12 { refused(MS, LATER) } else { scored(MS) });
+    let batch = engine.submit(4);
+    let (lost, took) = ended(&batch).await;
+    assert!(lost.is_empty() && took > SECOND * 12, "{lost:?}, {took:?}");
+    let warnings = warned(&engine);
+    assert!(
+        matches!(warnings[..], [LimitWarning::AllThrottled(time)] if (SECOND * 10..SECOND * 20).contains(&time)),
+        "once: {warnings:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_another_request_throttles_not_everything() {
+    let begun = Instant::now();
+    let engine = Engine::start(judge(at_once(4), 3), move |sample, _| match sample {
+        0 => scored(SECOND * 15),
+        _ if begun.elapsed() < SECOND * 15 => later(SECOND),
+        _ => scored(MS),
+    });
+    ended(&engine.submit(2)).await;
+    assert_eq!(warned(&engine), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_errors_between_are_no_throttling_of_everything() {
+    let engine = Engine::start(judge(at_once(4), 20), |_, attempt| match attempt {
+        1 | 9 => refused(MS, LATER),
+        2..=8 => refused(SECOND * 2, Answer::Status(500)),
+        _ => scored(MS),
+    });
+    ended(&engine.submit(1)).await;
+    assert_eq!(warned(&engine), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_before_and_after_an_idle_time_are_not_joined() {
+    let begun = Instant::now();
+    let engine = Engine::start(judge(at_once(4), 20), move |_, _| {
+        let at = begun.elapsed();
+        if at < SECOND * 2 || (SECOND * 25..SECOND * 26).contains(&at) { refused(MS, LATER) } else { scored(MS) }
+    });
+    let batch = engine.submit(1);
+    tokio::time::sleep(SECOND).await;
+    engine.scheduler.cancel(&batch, "by the test");
+    tokio::time::sleep(SECOND * 24).await;
+    ended(&engine.submit(1)).await;
+    assert_eq!(warned(&engine), []);
 }

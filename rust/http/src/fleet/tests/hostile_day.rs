@@ -43,7 +43,7 @@ async fn groups_stay_together_under_even_load() {
         let scored = score(&fleet(REPLICAS, IN_FLIGHT, None), &replicas, (8192, IN_FLIGHT, group_size), |_| {}).await;
         eprintln!("groups of {group_size}: {:.3}, {:.0}/s", scored.affinity(group_size), scored.rate());
         assert!(scored.affinity(group_size) > 0.9, "groups of {group_size}: {}", scored.affinity(group_size));
-        // At a mean answer of a second, 256 slots do 256 calls a second.
+        // 256 slots do 256 calls a second if a mean answer takes a second.
         assert!(scored.rate() > 0.9 * 256.0, "{}", scored.rate());
         for place in 0..REPLICAS {
             let served = replicas.at(place).served.load(Ordering::Relaxed);
@@ -52,8 +52,8 @@ async fn groups_stay_together_under_even_load() {
     }
 }
 
-/// Without groups a slow replica gets as many as it can serve, and a fast one no more than its
-/// share.
+/// A slow replica gets as many calls as it can serve if calls have no groups, and a fast one no
+/// more than its share.
 #[tokio::test(start_paused = true)]
 async fn a_slow_replica_gets_less() {
     let replicas = Replicas::new(4);
