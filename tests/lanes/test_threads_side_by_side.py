@@ -166,6 +166,17 @@ def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> N
         )
 
 
+def test_a_function_that_blocks_its_loop_is_named_without_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def blocks(completion: str) -> float:
+        time.sleep(1.5)
+        return 1.0
+
+    with Dispatcher([looped(blocks, name="blocks")]) as made:
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        with pytest.warns(GuerdonWarning, match="'blocks'.*blocks its event loop.* Its calls"):
+            made.score(completions=["1"])
+
+
 EXIT = """
 import sys, threading, time
 from guerdon import Dispatcher, reward

@@ -171,9 +171,12 @@ class LoopThread:
     def inspect(self) -> None:
         """Warns about user code that blocks the loop, for long or in each call.
 
-        Without the GIL that code can't be read, and only `warn_of_past_block` warns.
+        Without the GIL the code can't be read: of a long block, the function is named without it.
         """
         if not has_gil():
+            met = self._call_in_step() if self._queue.blocked else None
+            if met is not None and self._queue.explain_block():
+                self._blocking.over(next(spec for spec in self._specs.values() if spec.name == met[0]))
             return
         if self._queue.blocked:
             found = self._user_code()
