@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, Limit, reward
-from guerdon._system.threads import has_gil
+from guerdon._system.gil import has_gil
 
 SAMPLES = 4096
 TEXTS = [f"{index:08d}" + "x" * 2040 for index in range(SAMPLES)]

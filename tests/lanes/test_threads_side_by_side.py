@@ -150,6 +150,7 @@ def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> N
         samples = result.rewards.reshape(-1, len(streamed))
         assert (samples == [[index] for index in range(len(samples))]).all()
 
+    pause = threading.Event().wait
     streamed = [*functions[:2], threaded(batch_numbers, name="whole")]
     with (
         Dispatcher(functions, max_failure_rate=1.0) as whole,
@@ -161,8 +162,8 @@ def test_batches_of_lists_that_change_have_their_own_values(seconds: float) -> N
             lambda: score(whole),
             lambda: score(whole),
             lambda: stream(streaming),
-            lambda: (whole.dump(), streaming.dump(), time.sleep(0.01)),
-            lambda: (gc.collect(), time.sleep(0.05)),
+            lambda: (whole.dump(), streaming.dump(), pause(0.01)),
+            lambda: (gc.collect(), pause(0.05)),
         )
 
 
