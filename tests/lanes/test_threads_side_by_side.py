@@ -27,8 +27,8 @@ from tests.lanes.lane_helpers import looped, threaded
 from tests.monitor import reading
 
 GROUP = 4
-# Others turn the GIL on.
-SAFE_LOOPS = has_gil() or sys.version_info >= gil._SAFE_LOOPS
+# Elsewhere event loops turn the GIL on.
+SAFE_LOOPS = not sysconfig.get_config_var("Py_GIL_DISABLED") or sys.version_info >= gil._SAFE_LOOPS
 
 
 def forms(short: float, soak: float, timeout: int) -> list[Any]:
