@@ -132,7 +132,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A client that gave up is no error of the server's."""
+        """A client that gave up is not an error of the server."""
 
 
 @contextmanager

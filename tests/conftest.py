@@ -95,7 +95,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _shares_fixtures(path: Path) -> bool:
     """Returns whether a file of tests, or its folder, has fixtures for all of its tests."""
     return any(
-        'scope="module"' in source.read_text(encoding="utf-8")
+        re.search(r'scope="module"|= shared_dispatcher\(', source.read_text(encoding="utf-8"))
         for source in (path, path.with_name("conftest.py"))
         if source.is_file()
     )
@@ -109,7 +109,7 @@ def _runs_warm_programs(path: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Drops pytest's references to a test's arguments, which it keeps until all fixtures have ended.
+    """Drops references to a test's arguments, which pytest keeps until all fixtures have ended.
 
     Those of the last test in a process would look like leftovers to `nothing_is_left`.
     """

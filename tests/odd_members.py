@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import RetryAfter, StatefulReward, reward
+from guerdon import RetryAfter, RewardBatch, StatefulReward, Status, reward
 
 LANES = ("process", "thread", "asyncio", "stateful")
 # Lets calls on threads of this process go that hang: nothing else ends them.
@@ -71,16 +72,33 @@ def steady(completion: str) -> float:
     return 4.0
 
 
-def made(lane: str, name: str = "odd", **options: Any) -> Any:
+def made(lane: str, name: str = "odd", kinds: Any = (in_turn, at_once, LoadedReward), **options: Any) -> Any:
+    """A member on a lane, of `kinds`: a function, a coroutine function, a stateful reward."""
     options = {"name": name, "timeout": 1.0, "grace": 0.2, **options}
+    plain, awaits, stateful = kinds
     match lane:
         case "asyncio":
-            return reward(at_once, **options)
+            return reward(awaits, **options)
         case "stateful":
-            return reward(LoadedReward(), **options)
+            return reward(stateful(), **options)
         case _:
-            return reward(in_turn, lane=lane, **options)
+            return reward(plain, lane=lane, **options)
 
 
 def four() -> Any:
     return reward(steady, lane="thread", name="four")
+
+
+def check_end(result: RewardBatch, sample: int, function: str, expected: float | str | Status) -> None:
+    """Checks a cell: a reward, the pattern of an error's reason, or another status."""
+    column = result.functions.index(function)
+    failures = [one for one in result.failures() if (one.sample, one.function) == (sample, function)]
+    reason = failures[0].reason if failures else ""
+    status, value = result.status[sample, 0, column], result.rewards[sample, 0, column]
+    if isinstance(expected, float):
+        assert (status, value) == (Status.OK, expected), (function, sample, reason)
+    elif isinstance(expected, str):
+        assert status == Status.ERROR, (function, sample)
+        assert re.search(expected, reason), (function, sample, reason)
+    else:
+        assert status == expected, (function, sample)

@@ -44,6 +44,17 @@ def eventfds() -> int:
     return sum("eventfd" in target for target in descriptors().values())
 
 
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Turns Python's garbage collector off: an object ends because nothing refers to it."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _command(program: str | Path, arguments: tuple[object, ...], flags: Sequence[str] = ()) -> list[str]:
     start = [str(program)] if isinstance(program, Path) else ["-c", textwrap.dedent(program)]
     return [sys.executable, *flags, *start, *map(str, arguments)]

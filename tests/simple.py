@@ -1,13 +1,37 @@
-"""Reward functions of several lanes and contracts, for tests that need some."""
+"""Reward functions of several lanes and contracts, and dispatchers of them, for tests that need
+some. Workers import this module."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import pytest
+
+import guerdon
 from guerdon import group_reward, reward
+
+
+def shared_dispatcher(functions: Sequence[Any], **options: Any) -> Any:
+    """A fixture: one dispatcher of the functions for all tests of a module."""
+
+    @pytest.fixture(scope="module")
+    def dispatcher() -> Iterator[guerdon.Dispatcher]:
+        with guerdon.Dispatcher(functions, **options) as made:
+            yield made
+
+    return dispatcher
+
+
+def streamed(dispatcher: guerdon.Dispatcher, *additions: dict[str, Any], **options: Any) -> guerdon.RewardBatch:
+    """The result of an open batch to which columns are added, one `add` each."""
+    stream = dispatcher.stream(**options)
+    for columns in additions:
+        stream.add(**columns)
+    stream.finish()
+    return stream.result(timeout=60)
 
 
 def on_lane(function: Callable[..., Any], lane: str, decorate: Any = reward, **options: Any) -> Any:

@@ -7,77 +7,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import guerdon
 from guerdon import Dispatcher, Limit, RegistrationError, StatefulReward, Status, group_reward, reward
 from tests.simple import on_lane
 
-# The most samples in a call of each function; one in five of random samples is bad.
-SIZES = (1, 3, 8)
 LANES = ("process", "thread", "asyncio")
-BAD = ("raise", "nan", "none", "text")
-
-
-def scored(texts: Sequence[str], most: int) -> list[Any]:
-    """Each text's length, unless it says that something goes wrong; only "raise" concerns the whole
-    call."""
-    if not 1 <= len(texts) <= most:
-        raise SystemExit(f"a call has {len(texts)} samples")
-    if "raise" in texts:
-        raise ValueError("a bad sample")
-    odd = {"nan": math.nan, "none": None, "text": "1"}
-    return [odd.get(text, float(len(text))) for text in texts]
-
-
-def serial(text: str) -> tuple[float, Status]:
-    if text == "none":
-        return math.nan, Status.ABSTAINED
-    return (math.nan, Status.ERROR) if text in BAD else (float(len(text)), Status.OK)
-
-
-def on_each_lane() -> list[Any]:
-    def made(most: int) -> Callable[..., Any]:
-        return lambda texts: scored(texts, most)
-
-    return [on_lane(made(most), lane, name=f"{lane}-{most}", batch_size=most) for lane in LANES for most in SIZES]
-
-
-@pytest.fixture(scope="module")
-def every_lane() -> Iterator[Dispatcher]:
-    with Dispatcher(on_each_lane(), workers=2, max_failure_rate=1.0) as made:
-        yield made
-
-
-texts = st.one_of(st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), st.sampled_from(BAD))
-
-
-@settings(max_examples=max(1, settings().max_examples // 4))
-@given(st.lists(texts, min_size=1, max_size=40), st.booleans())
-def test_all_but_the_bad_samples_have_their_values(every_lane: Dispatcher, completions: list[str], more: bool) -> None:
-    if more:
-        pending = every_lane.stream(num_generations=1)
-        half = len(completions) // 2
-        for part in filter(None, (completions[:half], completions[half:])):
-            pending.add(completions=part)
-        pending.finish()
-        result = pending.result(60)
-    else:
-        result = every_lane.score(completions=completions, num_generations=1)
-    wanted = [serial(text) for text in completions]
-    for function in range(len(every_lane.reward_funcs)):
-        values, status = result.rewards[:, 0, function], result.status[:, 0, function]
-        assert np.array_equal(values, np.array([value for value, _ in wanted], np.float32), equal_nan=True)
-        assert status.tolist() == [state for _, state in wanted]
-    for failure in result.failures():
-        most = int(failure.function.split("-")[1])
-        assert failure.attempts <= math.ceil(math.log2(most)) + 1
 
 
 def sizes(completions: list[str]) -> list[float]:

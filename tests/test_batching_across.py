@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Limit, PendingBatch, StatefulReward, Status, reward
+from tests.clock import eventually
+from tests.simple import on_lane, shared_dispatcher
 
 LANES = ("process", "thread", "asyncio")
 ONE: Any = {"limit": Limit(concurrency=1), "timeout": 60}
@@ -27,6 +29,7 @@ class Gate:
 
     def __init__(self, folder: Path) -> None:
         self.began, self.open = folder / "began", folder / "open"
+        self.held, self.released = folder / "held", folder / "released"
 
     def waits(self, completions: list[Any]) -> bool:
         """Whether this is that call, and is to wait still."""
@@ -52,9 +55,16 @@ class Gate:
 
     def close(self, made: Dispatcher, **row: list[Any]) -> PendingBatch:
         first = made.submit(completions=["first"], **row)
-        while not self.began.exists():
-            time.sleep(0.002)
+        eventually(self.began.exists)
         return first
+
+    def hold(self, completions: list[Any], **row: Any) -> list[float]:
+        """A call on several waits until it is released."""
+        if len(completions) > 1:
+            self.held.touch()
+            while not self.released.exists():
+                time.sleep(0.002)
+        return together(completions)
 
 
 @pytest.fixture
@@ -129,21 +139,14 @@ def test_functions_of_the_whole_batch_are_never_mixed(lane: str) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane: str) -> None:
-    def slow(completions: list[Any], **row: Any) -> list[float]:
-        gate.began.with_name("mixed").touch() if len(completions) == 6 else None
-        while len(completions) == 6 and not gate.began.with_name("cancelled").exists():
-            time.sleep(0.002)
-        return together(completions)
-
-    with Dispatcher([gate.on(lane, slow, batch_size=8)], workers=1) as made:
+    with Dispatcher([gate.on(lane, gate.hold, batch_size=8)], workers=1) as made:
         first = gate.close(made)
         one, other = made.submit(completions=list("abc")), made.submit(completions=list("def"))
         gate.open.touch()
-        while not gate.began.with_name("mixed").exists():
-            time.sleep(0.002)
+        eventually(gate.held.exists)
         one.cancel()
         assert one.result(60).status.ravel().tolist() == [Status.CANCELLED] * 3
-        gate.began.with_name("cancelled").touch()
+        gate.released.touch()
         assert values(other) == [6.0] * 3
         assert values(first) == [1.0]
         assert values(made.submit(completions=["d"])) == [1.0]
@@ -161,27 +164,18 @@ def test_batches_that_grow_fill_calls_together() -> None:
             pending.finish()
 
 
-def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate) -> None:
-    def held(completions: list[Any], **row: Any) -> list[float]:
-        gate.began.with_name("mixed").touch() if len(completions) > 1 else None
-        while len(completions) > 1 and not gate.began.with_name("seen").exists():
-            time.sleep(0.002)
-        return together(completions)
-
-    for lane in ("thread", "process"):
-        for left in gate.began.parent.iterdir():
-            left.unlink()
-        with Dispatcher([gate.on(lane, held, batch_size=8)], workers=1) as made:
-            gate.close(made)
-            one, other = made.submit(completions=list("ab")), made.submit(completions=list("cde"))
-            gate.open.touch()
-            while not gate.began.with_name("mixed").exists():
-                time.sleep(0.002)
-            seen = made.dump(timeout=30)
-            gate.began.with_name("seen").touch()
-            assert sorted((call.batch, list(call.samples)) for call in seen) == [(2, [0, 1]), (3, [0, 1, 2])]
-            assert seen.waiting == {"f": 0}
-            assert values(one) + values(other) == [5.0] * 5
+@pytest.mark.parametrize("lane", ["thread", "process"])
+def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate, lane: str) -> None:
+    with Dispatcher([gate.on(lane, gate.hold, batch_size=8)], workers=1) as made:
+        gate.close(made)
+        one, other = made.submit(completions=list("ab")), made.submit(completions=list("cde"))
+        gate.open.touch()
+        eventually(gate.held.exists)
+        seen = made.dump(timeout=30)
+        gate.released.touch()
+        assert sorted((call.batch, list(call.samples)) for call in seen) == [(2, [0, 1]), (3, [0, 1, 2])]
+        assert seen.waiting == {"f": 0}
+        assert values(one) + values(other) == [5.0] * 5
 
 
 class CentredReward(StatefulReward):
@@ -195,63 +189,59 @@ class CentredReward(StatefulReward):
         return [None if score is None else score - max(known) for score in scores]
 
 
-BAD = ("raise", "nan", "none", "kill")
+BAD = ("raise", "nan", "none", "text", "kill")
 
 
-def scored(completions: list[str], **row: Any) -> list[Any]:
-    if "kill" in completions:
-        os._exit(1)
-    if "raise" in completions:
-        raise ValueError("a bad sample")
-    odd = {"nan": math.nan, "none": None}
-    return [odd.get(text, float(len(text))) for text in completions]
+# The most samples in a call of each function. That of five ends its process on the process lane.
+SIZES = (1, 3, 5, 8)
 
 
-def gentle(completions: list[str]) -> list[Any]:
-    """Ends no process."""
-    return scored(["raise" if text == "kill" else text for text in completions])
+def bounded(lane: str, most: int) -> Any:
+    kills = (lane, most) == ("process", 5)
+
+    def scored(completions: list[str]) -> list[Any]:
+        if not 1 <= len(completions) <= most:
+            raise SystemExit(f"a call has {len(completions)} samples")
+        if kills and "kill" in completions:
+            os._exit(1)
+        if {"raise", "kill"} & set(completions):
+            raise ValueError("a bad sample")
+        odd = {"nan": math.nan, "none": None, "text": "1"}
+        return [odd.get(text, float(len(text))) for text in completions]
+
+    return on_lane(scored, lane, name=f"{lane}-{most}", batch_size=most)
 
 
-async def agentle(completions: list[str]) -> list[Any]:
-    await asyncio.sleep(0)
-    return gentle(completions)
-
-
-def serial(text: str, lane: str) -> tuple[float, Status]:
+def serial(text: str, function: str) -> tuple[float, Status]:
     if text == "none":
         return math.nan, Status.ABSTAINED
-    if text == "kill" and lane == "process":
+    if text == "kill" and function == "process-5":
         return math.nan, Status.CRASHED
     return (math.nan, Status.ERROR) if text in BAD else (float(len(text)), Status.OK)
 
 
-@pytest.fixture(scope="module")
-def every_lane() -> Iterator[Dispatcher]:
-    functions = [
-        reward(scored, name="process", batch_size=5),
-        reward(gentle, name="thread", lane="thread", batch_size=8),
-        reward(agentle, name="asyncio", batch_size=8),
-        reward(CentredReward(), name="centred", lane="thread", batch_size=4),
-    ]
-    with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
-        yield made
+every_lane = shared_dispatcher(
+    [*(bounded(lane, most) for lane in LANES for most in SIZES), reward(CentredReward(), lane="thread", batch_size=4)],
+    workers=2,
+    max_failure_rate=1.0,
+)
 
 
-text = st.one_of(*[st.text(max_size=5)] * 5, st.sampled_from(BAD[:3]), st.sampled_from(BAD))
-batches = st.lists(st.tuples(st.lists(text, min_size=1, max_size=6), st.booleans()), min_size=2, max_size=8)
+text = st.one_of(*[st.text(max_size=5)] * 5, st.sampled_from(BAD[:4]), st.sampled_from(BAD))
+batches = st.lists(st.tuples(st.lists(text, min_size=1, max_size=40), st.booleans()), min_size=1, max_size=8)
 
 
-@settings(max_examples=max(1, settings().max_examples // 6))
-@given(batches)
+@settings(max_examples=max(1, settings().max_examples // 5))
+@given(batches, st.booleans())
 def test_each_of_many_batches_ends_as_in_a_serial_loop(
-    every_lane: Dispatcher, given: list[tuple[list[str], bool]]
+    every_lane: Dispatcher, given: list[tuple[list[str], bool]], grouped: bool
 ) -> None:
     pending_batches = []
     for completions, more in given:
-        size = len(completions)
+        size = len(completions) if grouped else 1
         if more:
             pending_batches.append(every_lane.stream(num_generations=size))
-            pending_batches[-1].add(completions=completions[: size // 2 + 1])
+            pending_batches[-1].add(completions=completions[: len(completions) // 2 + 1])
         else:
             pending_batches.append(every_lane.submit(completions=completions, num_generations=size))
     for (completions, more), pending in zip(given, pending_batches, strict=True):
@@ -261,11 +251,15 @@ def test_each_of_many_batches_ends_as_in_a_serial_loop(
             pending.finish()
     for (completions, _), pending in zip(given, pending_batches, strict=True):
         result = pending.result(60)
-        for function, lane in enumerate(LANES):
-            wanted = [serial(one, lane) for one in completions]
-            assert result.status[0, :, function].tolist() == [state for _, state in wanted]
+        rewards, status = (array.reshape(len(completions), -1) for array in (result.rewards, result.status))
+        for function, name in enumerate(result.functions[:-1]):
+            wanted = [serial(one, name) for one in completions]
+            assert status[:, function].tolist() == [state for _, state in wanted]
             values = np.array([value for value, _ in wanted], np.float32)
-            assert np.array_equal(result.rewards[0, :, function], values, equal_nan=True)
+            assert np.array_equal(rewards[:, function], values, equal_nan=True)
         longest = max(map(len, completions))
-        assert result.rewards[0, :, 3].tolist() == [float(len(one) - longest) for one in completions]
-        assert len(list(pending.groups(timeout=60))) == 1
+        assert rewards[:, -1].tolist() == [float(len(one) - longest) if grouped else 0.0 for one in completions]
+        for failure in result.failures():
+            most = int(failure.function.split("-")[1])
+            assert failure.attempts <= math.ceil(math.log2(most)) + 1
+        assert len(list(pending.groups(timeout=60))) == len(result.rewards)

@@ -30,6 +30,7 @@ from guerdon import (
 from tests.clock import eventually
 from tests.http.server import chat_completion, serving
 from tests.processes import run_python, started_python
+from tests.simple import streamed
 
 fault = pytest.mark.fault
 
@@ -59,15 +60,6 @@ def test_a_later_run_finds_what_an_earlier_one_computed(tmp_path: Path) -> None:
         assert (result.timings["graded"]["cached"], result.timings["graded"]["shared"]) == (3 * run, 1)
         assert stats["cache_dropped"] == 0
     assert sorted(calls) == ["a", "abstains", "bb", "fails", "fails"], "failures are not kept"
-
-
-def test_within_a_run_memory_answers(tmp_path: Path) -> None:
-    calls: list[str] = []
-    with Dispatcher([counted(tmp_path, calls)]) as dispatcher:
-        for _ in range(3):
-            dispatcher.score(completions=["a", "bb"])
-        assert dispatcher.stats()["cache"]["graded"] == {"shared": 0, "hits": 4, "misses": 2}
-    assert len(calls) == 2
 
 
 def test_kept_records_are_recorded_again(tmp_path: Path) -> None:
@@ -107,15 +99,13 @@ def test_asyncio_and_streams_use_the_folder(tmp_path: Path) -> None:
     with Dispatcher([asked]) as dispatcher:
         dispatcher.score(completions=["a", "b"])
         assert dispatcher.score(completions=["b", "a"]).timings["asked"]["cached"] == 2
+        assert dispatcher.stats()["cache"]["asked"] == {"shared": 0, "hits": 2, "misses": 2}
     assert len(calls) == 2
     with serving(lambda path, body: chat_completion("7")) as server:
         asks = judge(base_url=f"{server.url}/v1", model="m", prompt="{completion}", cache=tmp_path)
         for _ in range(2):
             with Dispatcher([asks]) as dispatcher:
-                stream = dispatcher.stream()
-                stream.add(completions=["a", "b"])
-                stream.finish()
-                assert (stream.result().rewards == 7).all()
+                assert (streamed(dispatcher, {"completions": ["a", "b"]}).rewards == 7).all()
     assert len(server.bodies) == 2
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, Status, cascade, judge, parse, reward
+from tests.clock import eventually
 from tests.http.server import chat_completion, free_port, question, serving
 from tests.journal.written_rows import rows_of
 from tests.odd_members import LANES, LET_GO, four, let_go, made  # noqa: F401 - a fixture
+from tests.simple import streamed
 
 ENDS = {"small": ["<= 2", ">= 8"]}
 
@@ -141,17 +143,11 @@ def test_a_cache_keeps_what_no_member_failed_on(tmp_path: Path) -> None:
 def test_a_stream_and_bounds_are_the_cascades() -> None:
     function = cascade([made("asyncio", "small", timeout=None), four()], accept=ENDS, total_timeout=1.0)
     with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-        pending = dispatcher.stream(num_generations=2)
-        for completion in ("1", "5", "hang", "9"):
-            pending.add(completions=[completion])
-        pending.finish()
-        result = pending.result()
+        additions = ({"completions": [one]} for one in ("1", "5", "hang", "9"))
+        result = streamed(dispatcher, *additions, num_generations=2)
         assert result.status.ravel().tolist() == [Status.OK, Status.OK, Status.TIMEOUT, Status.OK]
         assert result.rewards.ravel()[[0, 1, 3]].tolist() == [1.0, 4.0, 9.0]
-        until = time.monotonic() + 60
-        while list(dispatcher.dump()):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        eventually(lambda: not list(dispatcher.dump()))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, pairwise, reward
-from tests.odd_members import LANES, LET_GO, let_go  # noqa: F401 - a fixture
+from tests.odd_members import LANES, LET_GO, let_go, made  # noqa: F401 - a fixture
+from tests.simple import streamed
 
 
 def text_of(completion: Any) -> str:
@@ -55,14 +56,7 @@ class LoadedModel(StatefulReward):
 
 
 def better(lane: str) -> Any:
-    options: dict[str, Any] = {"timeout": 1.0, "grace": 0.2, "name": "better"}
-    match lane:
-        case "asyncio":
-            return reward(at_once, **options)
-        case "stateful":
-            return reward(LoadedModel(), **options)
-        case _:
-            return reward(in_turn, lane=lane, **options)
+    return made(lane, "better", (in_turn, at_once, LoadedModel))
 
 
 def said(text: str, *, conversational: bool) -> Any:
@@ -87,15 +81,10 @@ GROUPS = [["3", "1", "2", "9"], ["14", "18", "11", "12"], ["20", "20", "29", "21
 def test_a_function_compares_the_samples_of_its_group(lane: str, conversational: bool) -> None:
     with Dispatcher([pairwise(better(lane), schedule="all")], workers=2) as dispatcher:
         result = dispatcher.score(**columns(GROUPS, conversational=conversational), num_generations=4)
-        stream = dispatcher.stream(num_generations=4)
-        for group in GROUPS:  # samples of one group come in several additions
-            given = columns([group], conversational=conversational)
-            given["prompts"] = [said(group[0][:-1] or "0", conversational=conversational)] * 4
-            for sample in range(4):
-                stream.add(**{name: [values[sample]] for name, values in given.items()})
-        stream.finish()
-        streamed = stream.result()
-    for rewards in (result.rewards[:, :, 0], streamed.rewards[:, :, 0]):
+        given = columns(GROUPS, conversational=conversational)
+        additions = ({name: [values[sample]] for name, values in given.items()} for sample in range(12))
+        again = streamed(dispatcher, *additions, num_generations=4)
+    for rewards in (result.rewards[:, :, 0], again.rewards[:, :, 0]):
         for scores, group in zip(rewards, GROUPS, strict=True):
             assert (
                 np.argsort(scores, kind="stable").tolist() == np.argsort(list(map(int, group)), kind="stable").tolist()

@@ -26,10 +26,12 @@ from guerdon import (
     panel,
     reward,
 )
+from tests.clock import eventually
 from tests.http.server import chat_completion, serving
 from tests.journal.written_rows import rows_of
 from tests.monitor import reading
-from tests.odd_members import LANES, LET_GO, four, let_go, made, steady  # noqa: F401 - a fixture
+from tests.odd_members import LANES, LET_GO, check_end, four, let_go, made, steady  # noqa: F401 - a fixture
+from tests.simple import streamed
 
 
 def of_lists(completions: list[str]) -> list[float]:
@@ -70,16 +72,8 @@ def test_the_ends_of_a_member_on_any_lane(lane: str, tmp_path: Path) -> None:
         results = [one.result() for one in pending]
         LET_GO.set()
     for which, result in enumerate(results):
-        reasons = {failure.sample: failure.reason for failure in result.failures()}
-        for sample, (name, ends) in enumerate(acts.items()):
-            found, status, expected = result.rewards[sample, 0, 0], result.status[sample, 0, 0], ends[which]
-            if isinstance(expected, float):
-                assert (status, found) == (Status.OK, expected), (name, reasons.get(sample))
-            elif isinstance(expected, str):
-                assert status == Status.ERROR
-                assert re.search(expected, reasons[sample]), (name, reasons[sample])
-            else:
-                assert status == expected, name
+        for sample, ends in enumerate(acts.values()):
+            check_end(result, sample, *result.functions, ends[which])
         if which == 0:
             shown = [6.0 if isinstance(ends[0], float) else None for ends in acts.values()]
             assert result.extra["strict/odd"] == shown
@@ -96,28 +90,9 @@ def test_a_total_timeout_ends_the_calls_of_members() -> None:
         result = dispatcher.score(completions=["hang", "6"])
         assert result.status.reshape(2, -1).tolist() == [[Status.TIMEOUT] * 4, [Status.OK] * 4]
         assert [failure.reason for failure in result.failures()] == ["total timeout"] * 4
-        until = time.monotonic() + 60
         # A thread can't be ended.
-        while {call.function for call in dispatcher.dump()} - {"thread/odd"}:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        eventually(lambda: not {call.function for call in dispatcher.dump()} - {"thread/odd"})
         LET_GO.set()
-
-
-@pytest.mark.parametrize("lane", ["process", "asyncio"])
-def test_a_cancelled_batch_leaves_no_calls_of_members(lane: str) -> None:
-    with Dispatcher([panel([made(lane, timeout=None), four()])], workers=2, max_failure_rate=1.0) as dispatcher:
-        pending = dispatcher.submit(completions=["hang"] * 3)
-        until = time.monotonic() + 60
-        while not any(call.function == "panel/odd" for call in dispatcher.dump()):
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        pending.cancel()
-        assert (pending.result().status == Status.CANCELLED).all()
-        while dispatcher.dump() and time.monotonic() < until:
-            time.sleep(0.02)
-        assert not list(dispatcher.dump())
-        assert dispatcher.score(completions=["6"]).rewards.item() == 5.0, "the next batch has its places"
 
 
 def test_a_judge_and_local_functions_in_one_panel() -> None:
@@ -138,11 +113,7 @@ def test_a_judge_and_local_functions_in_one_panel() -> None:
 
 def test_members_are_called_as_samples_come() -> None:
     with Dispatcher([panel([made("asyncio"), four()], reduce="mean"), made("thread", "thrice", votes=3)]) as dispatcher:
-        pending = dispatcher.stream(num_generations=2)
-        for completion in ("2", "4", "6", "8"):
-            pending.add(completions=[completion])
-        pending.finish()
-        result = pending.result()
+        result = streamed(dispatcher, *({"completions": [one]} for one in "2468"), num_generations=2)
         assert result.rewards[..., 0].ravel().tolist() == [3.0, 4.0, 5.0, 6.0]
         assert result.rewards[..., 1].ravel().tolist() == [2.0, 4.0, 6.0, 8.0]
 

@@ -16,6 +16,7 @@ import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, RetryAfter, StatefulReward, group_reward, reward
 from guerdon import rewards as own
+from tests.simple import streamed
 
 TEXTS = ["4", "", "seven", "7", "raise", "none", "late", "10"]
 RETRIED: set[str] = set()
@@ -197,11 +198,8 @@ def test_a_batch_that_nobody_waits_for_ends_with_its_dispatcher() -> None:
 
 def test_an_open_batch_with_backpressure_runs_while_it_is_added_to() -> None:
     with debugged([several]) as dispatcher:
-        stream = dispatcher.stream(num_generations=1, max_pending=1)
-        for text in TEXTS[:4]:
-            stream.add(completions=[text])
-        stream.finish()
-        assert stream.result().rewards.ravel().tolist() == [1.0, 0.0, 5.0, 1.0]
+        result = streamed(dispatcher, *({"completions": [text]} for text in TEXTS[:4]), max_pending=1)
+        assert result.rewards.ravel().tolist() == [1.0, 0.0, 5.0, 1.0]
 
 
 def test_debugging_is_announced_once(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,11 @@ from guerdon import (
     DataError,
     Dispatcher,
     RegistrationError,
-    Status,
     reward,
 )
-from tests.simple import answer_is, judge, length, rank, trl_style
+from tests.simple import answer_is, judge, length, rank, shared_dispatcher, trl_style
 
-
-@pytest.fixture(scope="module")
-def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher([length, answer_is, judge, rank, trl_style], weights=[1, 0.5, 0.1, 0.1, 0], workers=2) as made:
-        yield made
+dispatcher = shared_dispatcher([length, answer_is, judge, rank, trl_style])
 
 
 @pytest.mark.parametrize("method", ["score", "submit", "stream", "ascore", "ascore_one"])
@@ -98,21 +93,6 @@ def test_numpy_weights_are_weights() -> None:
 
 
 # --- scoring
-
-
-def test_every_lane_and_shape_in_one_batch(dispatcher: Dispatcher) -> None:
-    result = dispatcher.score(
-        prompts=["p"] * 4,
-        completions=["a", "bb", [{"role": "assistant", "content": "ccc"}], "d"],
-        answer=["a", "x", "y", "none"],
-        num_generations=2,
-    )
-    np.testing.assert_array_equal(result.rewards[:, :, 0], [[1, 2], [3, 1]])
-    np.testing.assert_array_equal(result.rewards[:, :, 1], [[1, 0], [0, np.nan]])
-    np.testing.assert_array_equal(result.rewards[:, :, 3], [[0, 1], [0, 1]])
-    np.testing.assert_array_equal(result.rewards[:, :, 4], [[4, 4], [4, 4]])
-    assert result.status[1, 1, 1] == Status.ABSTAINED
-    assert result.failures()[0].function == "judge"  # a prompt plus a list of messages
 
 
 def test_wrong_names_for_the_texts_are_refused(dispatcher: Dispatcher) -> None:

@@ -8,7 +8,6 @@ import gc
 import pickle
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from guerdon._engine import handle
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes import thread_supervisor
 from tests.clock import eventually, one_of_three
+from tests.processes import run_python
 from tests.simple import judge, length, on_lane, rank
 
 
@@ -248,11 +248,10 @@ SLEEPS = "await asyncio.sleep(600)"
 )
 def test_the_interpreter_exits_with_calls_under_way(lane: str, busy: str, end: str, tmp_path: Path) -> None:
     """Not an abort, not a hang, and no noise."""
-    script = tmp_path / "script.py"
     function = AWAITED if lane == "asyncio" else CALLED
+    script = tmp_path / "script.py"
     script.write_text(EXIT.format(function=function.format(busy=busy), lane=lane, end=end))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=250, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_python(script, timeout=250).stderr == ""
 
 
 def test_an_interpreter_that_keeps_the_gil_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonWarning, RewardFailureError, StatefulReward, Status, reward
 from tests.clock import eventually
+from tests.processes import without_collector
 from tests.simple import on_lane
 
 Refs = list[Callable[[], object]]
@@ -25,10 +25,8 @@ Refs = list[Callable[[], object]]
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+    with without_collector():
+        yield
 
 
 class Thing:
@@ -39,14 +37,10 @@ class Texts(list[str]):
     """A list of completions that can be watched."""
 
 
-def let_go(refs: Refs) -> bool:
-    """Returns whether these are gone; a thread may take a moment to leave its ended call."""
-    deadline = time.monotonic() + 60
-    while any(ref() is not None for ref in refs):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return bool(refs)
+def let_go(refs: Refs) -> None:
+    """Waits until these are gone; a thread may take a moment to leave its ended call."""
+    assert refs
+    eventually(lambda: all(ref() is None for ref in refs), str(refs))
 
 
 def fails(refs: Refs, how: str) -> Callable[..., Any]:
@@ -110,7 +104,7 @@ def test_a_batch_that_failed_keeps_nothing(way: str, how: str) -> None:
     with Dispatcher([fails(refs, how)]) as dispatcher:
         batch(dispatcher)
         assert len(refs) >= 22  # the batch failed
-        assert let_go(refs), refs
+        let_go(refs)
 
 
 def test_a_refused_sample_keeps_nothing() -> None:
@@ -130,7 +124,7 @@ def test_a_refused_sample_keeps_nothing() -> None:
 
     asyncio.run(refused(Dispatcher([wants])))
     assert len(refs) == 2  # it was refused
-    assert let_go(refs), refs
+    let_go(refs)
 
 
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
@@ -140,7 +134,7 @@ def test_a_result_keeps_nothing_of_its_batch(lane: str) -> None:
     with Dispatcher([on_lane(lambda completion: 1.0, lane, name="one")], workers=1) as dispatcher:
         result = dispatcher.score(completions=texts)
         del texts
-        assert let_go(refs)
+        let_go(refs)
     assert result.rewards.ravel().tolist() == [1.0] * 3
 
 
@@ -167,30 +161,26 @@ def test_a_setup_that_failed_keeps_nothing(lane: str) -> None:
 
     with Dispatcher([reward(Broken(), lane=lane)], max_failure_rate=1.0) as dispatcher:
         assert (dispatcher.score(completions=["a"]).status == Status.ERROR).all()
-        assert let_go(refs)
+        let_go(refs)
 
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
 def test_a_dropped_dispatcher_ends_at_once(lane: str, closed: bool) -> None:
-    def scores(completion: str) -> float:
+    def function(completion: str) -> float:
         return 1.0
 
-    async def awaits(completion: str) -> float:
-        return 1.0
-
-    function = awaits if lane == "asyncio" else scores
-    made = Dispatcher([reward(function, name="one", lane=lane)], workers=1)
+    made = Dispatcher([on_lane(function, lane)], workers=1)
     made.score(completions=["a"])
     made.reward_funcs[0](prompts=["p"], completions=["a"])
     engine = made._engine.get()
     refs: Refs = [weakref.ref(made), weakref.ref(function)]
     if closed:
         made.close()
-    del made, function, scores, awaits
+    del made, function
     assert refs[0]() is None
     assert engine.closed
-    assert let_go(refs)
+    let_go(refs)
 
 
 def test_a_column_keeps_its_dispatcher_and_is_the_same_as_long_as_it_is_held() -> None:

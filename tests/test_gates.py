@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from guerdon import (
 )
 from guerdon._batch.trainer.metrics import metrics_of
 from guerdon._insight.diagnostics.score_totals import ScoreTotals
+from tests.simple import shared_dispatcher
 
 COMPLETIONS = ["a", "b", "a", "b"]
 
@@ -76,10 +76,7 @@ chained = reward(lambda completion: 3.0, name="chained", lane="thread", run_if={
 EVERY = [chained, in_worker, on_thread, on_loop, by_row, gathered, stateful, correct]
 
 
-@pytest.fixture(scope="module")
-def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher(EVERY, workers=2) as made:
-        yield made
+dispatcher = shared_dispatcher(EVERY, workers=2)
 
 
 def test_a_function_of_every_lane_is_called_where_its_gate_opens(dispatcher: Dispatcher) -> None:
@@ -230,16 +227,15 @@ def test_gates_that_cannot_work_are_refused() -> None:
     def of_batch(prompts: Any, completions: Any, **columns: Any) -> list[float]:
         return [1.0 for _ in completions]
 
-    with pytest.raises(RegistrationError, match=r"'judge': run_if names 'corect'.*'judge', 'correct'"):
-        Dispatcher([plain("judge", run_if={"corect": "< 1"}), correct])
-    with pytest.raises(RegistrationError, match="'of_group', which scores a whole group at once"):
-        Dispatcher([plain("judge", run_if={"of_group": "< 1"}), of_group])
-    with pytest.raises(RegistrationError, match="'of_batch', which scores a whole batch at once"):
-        Dispatcher([plain("judge", run_if={"of_batch": "< 1"}), of_batch])
+    cycle = [plain(name, run_if={source: "< 1"}) for name, source in (("a", "b"), ("b", "c"), ("c", "a"))]
+    for functions, problem in (
+        ([plain("judge", run_if={"corect": "< 1"}), correct], r"'judge': run_if names 'corect'.*'judge', 'correct'"),
+        ([plain("judge", run_if={"of_group": "< 1"}), of_group], "'of_group', which scores a whole group at once"),
+        ([plain("judge", run_if={"of_batch": "< 1"}), of_batch], "'of_batch', which scores a whole batch at once"),
+        ([*cycle, correct], r"wait for each other.*'a' -> 'b' -> 'c' -> 'a'"),
+        ([plain("self", run_if={"self": "< 1"})], "'self' -> 'self'"),
+    ):
+        with pytest.raises(RegistrationError, match=problem):
+            Dispatcher(functions)
     with pytest.raises(RegistrationError, match="a call of a group function is one whole group"):
         group_reward(run_if={"correct": "< 1"})(lambda completions: [])  # type: ignore[call-overload]
-    cycle = [plain(name, run_if={source: "< 1"}) for name, source in (("a", "b"), ("b", "c"), ("c", "a"))]
-    with pytest.raises(RegistrationError, match=r"wait for each other.*'a' -> 'b' -> 'c' -> 'a'"):
-        Dispatcher([*cycle, correct])
-    with pytest.raises(RegistrationError, match="'self' -> 'self'"):
-        Dispatcher([plain("self", run_if={"self": "< 1"})])

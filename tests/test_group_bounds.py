@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
@@ -11,15 +10,27 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
-import guerdon
-from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, StatefulReward, Status, group_reward, reward
+from guerdon import (
+    ClosedError,
+    DataError,
+    Dispatcher,
+    RewardBatch,
+    RewardFailureError,
+    StatefulReward,
+    Status,
+    group_reward,
+    reward,
+)
 from tests.clock import eventually
 from tests.processes import eventfds
+from tests.simple import shared_dispatcher, streamed
 
 LONG = 200.0
 
@@ -63,10 +74,7 @@ class ShapedReward(StatefulReward):
         return [float(sum(score is not None for score in scores))] * len(scores)
 
 
-@pytest.fixture(scope="module")
-def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher([slept, plain], max_failure_rate=0.0) as made:
-        yield made
+dispatcher = shared_dispatcher([slept, plain], max_failure_rate=0.0)
 
 
 def batch(*pauses: float) -> dict[str, Any]:
@@ -151,17 +159,13 @@ def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Disp
         ({"group_timeout": -1}, "group_timeout=-1: expected seconds"),
         ({"group_timeout": "all"}, "group_timeout='all'"),
         ({"batch_timeout": "1"}, "batch_timeout='1'"),
+        ({"max_pending": 0}, "max_pending=0"),
     ],
 )
 def test_invalid_options_are_refused(dispatcher: Dispatcher, given: dict[str, Any], message: str) -> None:
+    submit = dispatcher.stream if "max_pending" in given else partial(dispatcher.submit, **batch(0.0, 0.0))
     with pytest.raises(DataError, match=message):
-        dispatcher.submit(**batch(0.0, 0.0), num_generations=2, **given)
-    assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
-
-
-def test_a_stream_that_cannot_be_is_refused(dispatcher: Dispatcher) -> None:
-    with pytest.raises(DataError, match="max_pending=0"):
-        dispatcher.stream(max_pending=0)
+        submit(num_generations=2, **given)
     assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
 
 
@@ -177,18 +181,8 @@ def test_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) ->
     pending = dispatcher.stream(num_generations=2, max_pending=4)
     pending.add(**batch(0.0))  # a group that lacks samples is not waited for
     pending.add(**batch(LONG, LONG, LONG, 0.0, 0.0))
-    added = threading.Event()
 
-    def produce() -> None:
-        with contextlib.suppress(ClosedError):
-            pending.add(**batch(0.0, 0.0))
-            added.set()
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    assert not added.wait(0.5)
-
-    async def wait_for_room() -> list[int]:
+    async def wait_for_room() -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(pending.aadd(**batch(0.0, 0.0)), 0.2)
         waiting = asyncio.create_task(pending.aadd(**batch(0.0, 0.0)))
@@ -196,12 +190,14 @@ def test_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) ->
         pending.cancel()
         with pytest.raises(ClosedError, match="cancelled by the caller"):
             await waiting
-        return []
 
-    asyncio.run(wait_for_room())
-    thread.join(100)
-    assert not added.is_set()
-    assert not thread.is_alive()  # the cancel woke it
+    with ThreadPoolExecutor(1) as producer:
+        adding = producer.submit(pending.add, **batch(0.0, 0.0))
+        with pytest.raises(TimeoutError):
+            adding.result(0.5)
+        asyncio.run(wait_for_room())
+        with pytest.raises(ClosedError):  # the cancel woke it
+            adding.result(100)
 
 
 def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
@@ -219,10 +215,10 @@ def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
         other.finish()
         return len((await other.aresult(timeout=60)).rewards)
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    assert len(list(pending.groups(timeout=60))) == 60
-    thread.join(100)
+    with ThreadPoolExecutor(1) as producer:
+        producing = producer.submit(produce)
+        assert len(list(pending.groups(timeout=60))) == 60
+        producing.result(100)
     assert asyncio.run(aproduce()) == 30
 
 
@@ -230,16 +226,12 @@ def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
 def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> None:
     """Nor the one of ``max_pending``."""
 
-    def streamed() -> guerdon.RewardBatch:
-        pending = dispatcher.stream(num_generations=2, max_pending=2)
-        for _ in range(3):
-            pending.add(**batch(0.0, 0.0))
-        pending.finish()
-        return pending.result()
+    def scored() -> RewardBatch:
+        return streamed(dispatcher, *[batch(0.0, 0.0)] * 3, num_generations=2, max_pending=2)
 
-    streamed()  # the runtime's own descriptors are there from now on
+    scored()  # the runtime's own descriptors are there from now on
     before = eventfds()
-    kept = [streamed() for _ in range(3)]
+    kept = [scored() for _ in range(3)]
     eventually(lambda: eventfds() <= before)
     assert [len(result) for result in kept] == [6, 6, 6]
 
@@ -290,17 +282,9 @@ def test_callers_waiting_for_room_return_at_the_end(end: Callable[[Dispatcher, A
     with Dispatcher([slept]) as made:
         pending = made.stream(max_pending=1)
         pending.add(**batch(LONG))
-        raised: list[Exception] = []
-
-        def produce() -> None:
-            try:
-                pending.add(**batch(0.0))
-            except ClosedError as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=produce)
-        thread.start()
-        time.sleep(0.1)
-        end(made, pending)
-        thread.join(100)
-        assert len(raised) == 1
+        with ThreadPoolExecutor(1) as producer:
+            adding = producer.submit(pending.add, **batch(0.0))
+            time.sleep(0.1)
+            end(made, pending)
+            with pytest.raises(ClosedError):
+                adding.result(100)

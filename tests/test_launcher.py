@@ -19,70 +19,50 @@ from guerdon._system.cpu_count import default_workers, usable_cores
 from guerdon._system.launcher import launchers_cores, ranks_on_host, world_size
 from tests.processes import run_python
 
-_SLURM_STEP = {"SLURM_PROCID": "3", "SLURM_LOCALID": "3", "SLURM_NODEID": "0", "SLURM_NTASKS": "16"}
-_TORCHRUN = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}
+# Environments of launchers, with the ranks on this host and in all.
+_TORCHRUN = "RANK=3 LOCAL_RANK=3 WORLD_SIZE=16 LOCAL_WORLD_SIZE=8"
+_SLURM_STEP = "SLURM_PROCID=3 SLURM_LOCALID=3 SLURM_NODEID=0 SLURM_NTASKS=16"
+_OPEN_MPI = "OMPI_COMM_WORLD_SIZE=16 OMPI_COMM_WORLD_LOCAL_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1"
+_UNEVEN_STEP = "SLURM_STEP_NUM_TASKS=10 SLURM_STEP_TASKS_PER_NODE=4,6"
+LAUNCHERS: dict[str, tuple[str, int, int]] = {
+    "no launcher": ("", 1, 1),
+    "torchrun": (_TORCHRUN, 8, 16),
+    "accelerate": (f"{_TORCHRUN} ACCELERATE_MIXED_PRECISION=no", 8, 16),
+    "Ray Train": (f"{_TORCHRUN} NODE_RANK=0", 8, 16),
+    "deepspeed": ("RANK=3 LOCAL_RANK=3 WORLD_SIZE=16 LOCAL_SIZE=8 CROSS_SIZE=2", 8, 16),
+    "LOCAL_SIZE of something else": ("LOCAL_SIZE=40", 1, 1),
+    "WORLD_SIZE of something else": ("WORLD_SIZE=4", 1, 1),
+    "one rank a pod": ("RANK=1 WORLD_SIZE=4", 1, 4),
+    "srun": (f"{_SLURM_STEP} SLURM_STEP_NUM_TASKS=16 SLURM_STEP_TASKS_PER_NODE=8(x2)", 8, 16),
+    "srun, nodes that differ": (
+        f"{_SLURM_STEP} SLURM_STEP_NUM_TASKS=14 SLURM_STEP_TASKS_PER_NODE=4(x2),6 SLURM_NODEID=2",
+        6,
+        14,
+    ),
+    "srun, node not told": (_UNEVEN_STEP, 6, 10),
+    "srun, a node that can't be": (f"{_UNEVEN_STEP} SLURM_NODEID={'1' * 5000}", 6, 10),
+    "sbatch without srun": (f"{_SLURM_STEP} SLURM_TASKS_PER_NODE=8(x2)", 1, 1),
+    "torchrun started by srun": (
+        f"{_SLURM_STEP} SLURM_STEP_NUM_TASKS=2 SLURM_STEP_TASKS_PER_NODE=1(x2) {_TORCHRUN}",
+        8,
+        16,
+    ),
+    "Open MPI": (_OPEN_MPI, 8, 16),
+    "MPICH, Intel MPI": ("PMI_SIZE=16 PMI_RANK=1 MPI_LOCALNRANKS=8", 8, 16),
+    "Cray PMI": ("PMI_SIZE=16 PMI_LOCAL_SIZE=8 PMI_LOCAL_RANK=2", 8, 16),
+    "MVAPICH": ("MV2_COMM_WORLD_SIZE=16 MV2_COMM_WORLD_LOCAL_SIZE=8", 8, 16),
+    "PALS": ("PALS_LOCAL_SIZE=12 PALS_LOCAL_RANKID=2 PMI_SIZE=24", 12, 24),
+    "not a number": ("LOCAL_WORLD_SIZE=what", 1, 1),
+    "nonsense": ("LOCAL_WORLD_SIZE=0 SLURM_STEP_TASKS_PER_NODE=2(x", 1, 1),
+    "other digits": ("LOCAL_WORLD_SIZE=٣ SLURM_STEP_TASKS_PER_NODE=٣", 1, 1),
+    "contradictory": ("RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=4", 4, 4),
+}
 
 
-@pytest.mark.parametrize(
-    ("environ", "on_host", "in_all"),
-    [
-        pytest.param({}, 1, 1, id="no launcher"),
-        pytest.param(_TORCHRUN, 8, 16, id="torchrun"),
-        pytest.param({**_TORCHRUN, "ACCELERATE_MIXED_PRECISION": "no"}, 8, 16, id="accelerate"),
-        pytest.param({**_TORCHRUN, "NODE_RANK": "0"}, 8, 16, id="Ray Train"),
-        pytest.param(
-            {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "16", "LOCAL_SIZE": "8", "CROSS_SIZE": "2"},
-            8,
-            16,
-            id="deepspeed",
-        ),
-        pytest.param({"LOCAL_SIZE": "40"}, 1, 1, id="LOCAL_SIZE of something else"),
-        pytest.param({"WORLD_SIZE": "4"}, 1, 1, id="WORLD_SIZE of something else"),
-        pytest.param({"RANK": "1", "WORLD_SIZE": "4"}, 1, 4, id="one rank a pod"),
-        pytest.param(
-            {**_SLURM_STEP, "SLURM_STEP_NUM_TASKS": "16", "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, 8, 16, id="srun"
-        ),
-        pytest.param(
-            {**_SLURM_STEP, "SLURM_STEP_NUM_TASKS": "14", "SLURM_STEP_TASKS_PER_NODE": "4(x2),6", "SLURM_NODEID": "2"},
-            6,
-            14,
-            id="srun, nodes that differ",
-        ),
-        pytest.param(
-            {"SLURM_STEP_NUM_TASKS": "10", "SLURM_STEP_TASKS_PER_NODE": "4,6"}, 6, 10, id="srun, node not told"
-        ),
-        pytest.param(
-            {"SLURM_STEP_NUM_TASKS": "10", "SLURM_STEP_TASKS_PER_NODE": "4,6", "SLURM_NODEID": "1" * 5000},
-            6,
-            10,
-            id="srun, a node that can't be",
-        ),
-        pytest.param(
-            {**_SLURM_STEP, "SLURM_TASKS_PER_NODE": "8(x2)", "SLURM_NTASKS": "16"}, 1, 1, id="sbatch without srun"
-        ),
-        pytest.param(
-            {**_SLURM_STEP, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", **_TORCHRUN},
-            8,
-            16,
-            id="torchrun started by srun",
-        ),
-        pytest.param(
-            {"OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
-            8,
-            16,
-            id="Open MPI",
-        ),
-        pytest.param({"PMI_SIZE": "16", "PMI_RANK": "1", "MPI_LOCALNRANKS": "8"}, 8, 16, id="MPICH, Intel MPI"),
-        pytest.param({"PMI_SIZE": "16", "PMI_LOCAL_SIZE": "8", "PMI_LOCAL_RANK": "2"}, 8, 16, id="Cray PMI"),
-        pytest.param({"MV2_COMM_WORLD_SIZE": "16", "MV2_COMM_WORLD_LOCAL_SIZE": "8"}, 8, 16, id="MVAPICH"),
-        pytest.param({"PALS_LOCAL_SIZE": "12", "PALS_LOCAL_RANKID": "2", "PMI_SIZE": "24"}, 12, 24, id="PALS"),
-        pytest.param({"LOCAL_WORLD_SIZE": "what"}, 1, 1, id="not a number"),
-        pytest.param({"LOCAL_WORLD_SIZE": "0", "SLURM_STEP_TASKS_PER_NODE": "2(x"}, 1, 1, id="nonsense"),
-        pytest.param({"LOCAL_WORLD_SIZE": "٣", "SLURM_STEP_TASKS_PER_NODE": "٣"}, 1, 1, id="other digits"),
-        pytest.param({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "4"}, 4, 4, id="contradictory"),
-    ],
-)
-def test_ranks(environ: dict[str, str], on_host: int, in_all: int) -> None:
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks(launcher: str) -> None:
+    variables, on_host, in_all = LAUNCHERS[launcher]
+    environ = dict(variable.split("=") for variable in variables.split())
     assert (ranks_on_host(environ), world_size(environ)) == (on_host, in_all)
 
 
@@ -291,10 +271,7 @@ def program(tmp_path: Path) -> Path:
 
 def _run(program: Path, bind: str, **environ: str) -> str:
     program.write_text(BOUND.replace("{bind}", bind))
-    command = [sys.executable, str(program)]
-    ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ}, timeout=60)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    return run_python(program, env=environ, timeout=60).stdout
 
 
 def test_workers_have_the_cores_of_all_threads_where_the_main_thread_is_bound(program: Path) -> None:

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
+
 # One function a lane, a retry, a timeout, one with a cache; secrets wherever there may be one.
 TRAINER = """
-    import asyncio, http.server, json, sys, threading, time
-    import os
+    import os, sys, time
     os.environ["SECRET_KEY"] = "sk-s3cr3t-key"
-    import guerdon
     from guerdon import Dispatcher, Limit, judge, reward
+    from tests.http.server import chat_completion, serving
 
     SECRET = "s3cr3t-text"
-
-    class Judge(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["content-length"]))
-            body = json.dumps({"choices": [{"message": {"content": "0.5 " + SECRET}}]}).encode()
-            self.send_response(200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Judge)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
     tries = []
 
     @reward(timeout=0.5, grace=0.2)
@@ -58,13 +40,13 @@ TRAINER = """
     async def cached(completion: str) -> float:
         return 1.0
 
-    helpful = judge(
-        base_url=f"http://127.0.0.1:{server.server_port}/v1", model="m", prompt="{completion}", name="helpful",
-        api_key_env="SECRET_KEY", limit=Limit(concurrency=1),
-    )
-    with Dispatcher([killed, retried, cached, helpful], workers=1, max_failure_rate=1.0) as dispatcher:
-        dispatcher.score(prompts=[SECRET] * 4, completions=[SECRET + str(i) for i in range(4)], row=list(range(4)))
-    server.shutdown()
+    with serving(lambda path, body: chat_completion("0.5 " + SECRET)) as server:
+        helpful = judge(
+            base_url=f"{server.url}/v1", model="m", prompt="{completion}", name="helpful",
+            api_key_env="SECRET_KEY", limit=Limit(concurrency=1),
+        )
+        with Dispatcher([killed, retried, cached, helpful], workers=1, max_failure_rate=1.0) as dispatcher:
+            dispatcher.score(prompts=[SECRET] * 4, completions=[SECRET + str(i) for i in range(4)], row=list(range(4)))
     print("done")
 """
 SEEN = (
@@ -81,21 +63,13 @@ SEEN = (
 
 
 def run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    script = tmp_path / "trainer.py"
-    script.write_text(textwrap.dedent(TRAINER))
-    return subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "cache")],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_python(TRAINER, tmp_path / "cache", env=environment, timeout=120, cwd=Path(__file__).parents[1])
+    assert ended.stdout == "done\n", ended.stderr
+    return ended
 
 
 def test_it_has_the_seams_and_no_text_of_the_users(tmp_path: Path) -> None:
     ended = run(tmp_path, GUERDON_LOG="trace")
-    assert ended.stdout == "done\n", ended.stderr
     for event in SEEN:
         assert event in ended.stderr
     assert "s3cr3t" not in ended.stderr
@@ -131,7 +105,6 @@ def test_without_a_right_filter_and_file_nothing_is_logged(
     if "GUERDON_LOG_FILE" in environment:
         environment = {**environment, "GUERDON_LOG_FILE": str(tmp_path / environment["GUERDON_LOG_FILE"])}
     ended = run(tmp_path, **environment)
-    assert ended.stdout == "done\n"
     assert says in ended.stderr
     if "GUERDON_LOG_FILE" not in environment:
         assert "batch submitted" not in ended.stderr

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from guerdon import (
 )
 from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
+from tests.simple import shared_dispatcher, streamed
 
 CALLS: list[int] = []
 
@@ -43,11 +43,6 @@ async def slept(value: float, pause: float = 0.0) -> float:
 @reward
 def shipped(completion: Any, value: float) -> float:
     return value + len(completion)
-
-
-@group_reward(lane="thread")
-def ranked(value: list[float]) -> list[float]:
-    return [float(sorted(value).index(one)) for one in value]
 
 
 @group_reward
@@ -72,19 +67,8 @@ class CentredReward(StatefulReward):
         return [score - max(value) for score in scores if score is not None]
 
 
-EVERY = [doubled, slept, shipped, ranked, shipped_ranks, whole, awhole, CentredReward()]
-
-
-@pytest.fixture(scope="module")
-def every() -> Iterator[Dispatcher]:
-    with Dispatcher(EVERY, workers=2) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def plain() -> Iterator[Dispatcher]:
-    with Dispatcher([doubled, slept]) as made:
-        yield made
+every = shared_dispatcher([doubled, slept, shipped, shipped_ranks, whole, awhole, CentredReward()], workers=2)
+plain = shared_dispatcher([doubled, slept])
 
 
 def rows(*values: float) -> dict[str, Any]:
@@ -116,11 +100,9 @@ def test_texts_and_other_values_of_several_additions_meet_in_one_call() -> None:
     with Dispatcher([shipped, shipped_ranks, whole], workers=1) as made:
         completions: list[Any] = ["plain", [1, 2, 3], "\u0416\ud800", "", [], "x"]
         expected = made.score(completions=completions, value=[3.0, 1.0, 2.0, 5.0, 4.0, 6.0], num_generations=3)
-        stream = made.stream(num_generations=3)
-        for completion, value in zip(completions, [3.0, 1.0, 2.0, 5.0, 4.0, 6.0], strict=True):
-            stream.add(completions=[completion], value=[value])
-        stream.finish()
-        np.testing.assert_array_equal(stream.result(timeout=60).rewards, expected.rewards)
+        rows = zip(completions, [3.0, 1.0, 2.0, 5.0, 4.0, 6.0], strict=True)
+        additions = ({"completions": [completion], "value": [value]} for completion, value in rows)
+        np.testing.assert_array_equal(streamed(made, *additions, num_generations=3).rewards, expected.rewards)
 
 
 def test_refused_additions_leave_the_batch_unchanged(plain: Dispatcher) -> None:
@@ -337,11 +319,8 @@ def test_the_trainers_state_is_that_of_submit() -> None:
         return float(trainer_state["step"]) + value
 
     with Dispatcher([step]) as made:
-        stream = made.stream(trainer_state={"step": 40})
-        stream.add(**rows(1.0))
-        stream.add(**rows(2.0))
-        stream.finish()
-        assert stream.result(timeout=100).rewards.ravel().tolist() == [41.0, 42.0]
+        result = streamed(made, rows(1.0), rows(2.0), trainer_state={"step": 40})
+        assert result.rewards.ravel().tolist() == [41.0, 42.0]
 
 
 def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None:
@@ -349,8 +328,5 @@ def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None
         serving(lambda path, body: chat_completion(f"Score: {len(question(body))}")) as server,
         Dispatcher([judge(base_url=server.url + "/v1/", model="m", prompt="{completion}")]) as made,
     ):
-        stream = made.stream(num_generations=2)
-        for length in range(6):
-            stream.add(completions=["x" * length])
-        stream.finish()
-        assert stream.result(timeout=60).rewards.ravel().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+        result = streamed(made, *({"completions": ["x" * length]} for length in range(6)), num_generations=2)
+        assert result.rewards.ravel().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]

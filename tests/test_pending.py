@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, PendingBatch, RewardFailureError, Status, reward
 from tests.clock import eventually
+from tests.simple import shared_dispatcher
 
 
 @reward(lane="thread")
@@ -35,10 +35,7 @@ async def sleepy(seconds: float) -> float:
     return seconds
 
 
-@pytest.fixture(scope="module")
-def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher([slow, sleepy], max_failure_rate=1.0) as made:
-        yield made
+dispatcher = shared_dispatcher([slow, sleepy], max_failure_rate=1.0)
 
 
 def batch(*seconds: float, size: int = 1) -> dict[str, Any]:
@@ -72,10 +69,7 @@ def waits(gate: threading.Event) -> float:
     return float(gate.wait(200))
 
 
-@pytest.fixture(scope="module")
-def waiting() -> Iterator[Dispatcher]:
-    with Dispatcher([waits], max_failure_rate=1.0) as made:
-        yield made
+waiting = shared_dispatcher([waits], max_failure_rate=1.0)
 
 
 def test_a_pending_batch_is_there_at_once(waiting: Dispatcher, gates: Gates) -> None:
@@ -198,13 +192,6 @@ def test_a_forked_child_refuses_to_add_whatever_lock_was_held(dispatcher: Dispat
         stop.set()
         adding.join()
         pending.cancel()
-
-
-def test_values_of_a_group_are_those_of_its_samples(dispatcher: Dispatcher) -> None:
-    pending = dispatcher.submit(**batch(0.0, 0.0, 0.05, 0.1, size=2))
-    groups = {group.index: group for group in pending.groups()}
-    assert all(group.rewards.shape == group.status.shape == (2, 2) for group in groups.values())
-    np.testing.assert_allclose(groups[1].rewards, [[0.05, 0.05], [0.1, 0.1]], rtol=1e-6)
 
 
 def test_every_iteration_sees_every_group(waiting: Dispatcher, gates: Gates) -> None:

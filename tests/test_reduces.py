@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from guerdon import Dispatcher, Limit, RegistrationError, Status, judge, panel, reward, rewards
+from tests.clock import eventually
 from tests.cluster.test_same_elsewhere import WHERE, dispatcher_on
 from tests.http.server import chat_completion, serving
-from tests.odd_members import LET_GO, four, let_go, made, steady  # noqa: F401 - a fixture
+from tests.odd_members import LET_GO, check_end, four, let_go, made, steady  # noqa: F401 - a fixture
+from tests.simple import streamed
 
 
 def reduced(scores: list[float | None]) -> Any:
@@ -70,17 +71,10 @@ def test_the_ends_of_a_reduce_on_any_lane(lane: str) -> None:
     with Dispatcher([mixed], workers=2, max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=list(ends))
         LET_GO.set()
-    failures = {failure.sample: failure for failure in result.failures()}
-    for sample, (name, end) in enumerate(ends.items()):
-        found, status = result.rewards[sample, 0, 0], result.status[sample, 0, 0]
-        if isinstance(end, float):
-            assert (status, found) == (Status.OK, end), (name, failures.get(sample))
-        elif isinstance(end, str):
-            assert status == Status.ERROR, name
-            assert re.search(end, failures[sample].reason), (name, failures[sample].reason)
-        else:
-            assert status == end, name
-    assert "in reduced" in (failures[list(ends).index("11")].traceback or "")
+    for sample, end in enumerate(ends.values()):
+        check_end(result, sample, "panel", end)
+    (failure,) = (one for one in result.failures() if one.sample == list(ends).index("11"))
+    assert "in reduced" in (failure.traceback or "")
     assert result.extra["panel/four"] == [4.0] * len(ends)
     assert result.extra["panel/one"][:2] == [6.0, 11.0]
     assert result.extra["panel/one"][-2:] == [None, None]
@@ -98,11 +92,8 @@ def test_a_reduce_is_not_called_without_enough_scores() -> None:
     functions = [panel(members, reduce=reward(count, lane="thread")), reward(steady, lane="thread", name="plain")]
     with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=["6", "fail", "abstain", "7"])
-        pending = dispatcher.stream(num_generations=2)
-        for completion in ("1", "2", "3", "4"):
-            pending.add(completions=[completion])
-        pending.finish()
-        assert (pending.result().rewards[..., 0] == 2.0).all()
+        later = streamed(dispatcher, *({"completions": [one]} for one in "1234"), num_generations=2)
+        assert (later.rewards[..., 0] == 2.0).all()
     assert result.status[:, 0, 0].tolist() == [Status.OK, Status.ERROR, Status.ABSTAINED, Status.OK]
     assert [failure.reason for failure in result.failures()] == [
         "of 2 members 2 must give a score; odd: ValueError: no good"
@@ -133,15 +124,10 @@ def test_a_cancelled_batch_leaves_no_calls_of_a_reduce() -> None:
     hanging = panel([made("asyncio"), four()], reduce=reward(reduced, timeout=None))
     with Dispatcher([hanging], workers=1, max_failure_rate=1.0) as dispatcher:
         pending = dispatcher.submit(completions=["12"] * 3)
-        until = time.monotonic() + 60
-        while not any(call.function == "panel/reduce" for call in dispatcher.dump()):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        eventually(lambda: any(call.function == "panel/reduce" for call in dispatcher.dump()), seconds=30)
         pending.cancel()
         assert (pending.result().status == Status.CANCELLED).all()
-        while dispatcher.dump() and time.monotonic() < until:
-            time.sleep(0.02)
-        assert not list(dispatcher.dump())
+        eventually(lambda: not list(dispatcher.dump()), seconds=30)
 
 
 def test_a_cache_knows_the_source_of_the_reduce(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, http_reward, judge, reward
 from tests.clock import eventually, one_of_three
 from tests.http.server import chat_completion, serving
+from tests.simple import streamed
 
 COMPLETIONS = ["a", "b"] * 8
 # Calls have mostly joined an identical one by then; only their outcomes show it.
@@ -154,14 +155,11 @@ def test_the_same_question_is_asked_once() -> None:
         votes = judge(base_url=f"{server.url}/v1", model="other", prompt="{completion}", temperature=1, name="votes")
         with Dispatcher([asked, votes]) as dispatcher:
             result = dispatcher.score(prompts=["p"] * 8, completions=["a", "b"] * 4, num_generations=8)
-            stream = dispatcher.stream(num_generations=4)
-            stream.add(prompts=["p"] * 4, completions=["a"] * 4)
-            stream.finish()
-            streamed = stream.result()
+            again = streamed(dispatcher, {"prompts": ["p"] * 4, "completions": ["a"] * 4}, num_generations=4)
     sent = [body["model"] for body in server.bodies]
     assert (sent.count("m"), sent.count("other")) == (3, 12)
     assert (result.rewards == 7).all()
-    assert (streamed.rewards == 7).all()
+    assert (again.rewards == 7).all()
 
 
 def test_wrong_options_are_refused() -> None:

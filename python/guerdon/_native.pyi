@@ -885,7 +885,7 @@ class ThreadFrame:
     def ok(self, value: float) -> int | None: ...
     def cell(self, status: int, value: float, records: bytes | None) -> int | None: ...
     def cells(self, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None) -> int | None:
-        """A status and a double for each sample, and a string for each that is no reward."""
+        """A status and a double for each sample, and a string for each that is not a reward."""
 
     def fail(
         self, reason: str, traceback: str | None, retryable: bool, retry_after: float | None, answer: int | None
@@ -1011,5 +1011,5 @@ def trace_summary(path: str) -> str:
 
     Raises:
         OSError: The file can't be read.
-        ValueError: The file is no timeline.
+        ValueError: The file is not a timeline.
     """

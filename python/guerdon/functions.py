@@ -133,7 +133,7 @@ def reward(
         total_timeout: Seconds that a call may take, queueing and retries included. Default: none.
         setup_timeout: Seconds that ``setup()`` of a `guerdon.StatefulReward` may take.
         retries: Attempts after the first, for an error, timeout or crash; not for a returned value
-            that is no reward, nor for an answer with status 400, 401, 403, 404 or 422.
+            that is not a reward, nor for an answer with status 400, 401, 403, 404 or 422.
         limit: ``Limit(concurrency=, rpm=, tpm=, key=)``: calls in flight at once, rates, and the
             endpoint that shares them. Default: 256 in flight on the asyncio lane, 8 on the thread
             lane, the number of workers on the process lane.

@@ -36,37 +36,27 @@ math = guerdon.reward(math, rowwise=True, timeout=60)
 '''
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return write_rows(tmp_path / "solutions.jsonl", gsm8k_solutions())
-
-
-@pytest.fixture
-def labels() -> list[bool]:
-    return [bool(row["is_correct"]) for row in gsm8k_solutions()]
-
-
-def test_a_function_that_compares_the_last_lines_gives_the_labels(
-    guerdon: Command, data: Path, labels: list[bool], tmp_path: Path
-) -> None:
-    out = tmp_path / "out.jsonl"
-    ended = guerdon("score", write_rewards(tmp_path, LAST_LINE), data, "-o", out)
-    assert ended.code == 0
+def test_a_function_that_compares_the_last_lines_gives_the_labels(guerdon: Command, tmp_path: Path) -> None:
+    solutions, out = gsm8k_solutions(), tmp_path / "out.jsonl"
+    data = write_rows(tmp_path / "solutions.jsonl", solutions)
+    assert guerdon("score", write_rewards(tmp_path, LAST_LINE), data, "-o", out).code == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["index"] for row in rows] == list(range(5276))
-    assert [row["rewards"]["correct"] == 1.0 for row in rows] == labels
-    assert sum(labels) == 2001
+    assert [row["rewards"]["correct"] == 1.0 for row in rows] == [row["is_correct"] for row in solutions]
+    assert sum(bool(row["is_correct"]) for row in solutions) == 2001
 
 
 @pytest.mark.whole
 @pytest.mark.timeout(600)
-def test_math_verify_loses_no_sample(guerdon: Command, data: Path, labels: list[bool], tmp_path: Path) -> None:
+def test_math_verify_loses_no_sample(guerdon: Command, tmp_path: Path) -> None:
     pytest.importorskip("math_verify")
-    out = tmp_path / "out.jsonl"
-    ended = guerdon("score", write_rewards(tmp_path, MATH_VERIFY), data, "-o", out)
-    assert ended.code == 0
+    solutions, out = gsm8k_solutions(), tmp_path / "out.jsonl"
+    data = write_rows(tmp_path / "solutions.jsonl", solutions)
+    assert guerdon("score", write_rewards(tmp_path, MATH_VERIFY), data, "-o", out).code == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["status"]["math"] for row in rows] == ["ok"] * 5276
-    agreeing = sum((row["rewards"]["math"] == 1.0) == label for row, label in zip(rows, labels, strict=True))
+    agreeing = sum(
+        (row["rewards"]["math"] == 1.0) == one["is_correct"] for row, one in zip(rows, solutions, strict=True)
+    )
     # the rest is what math_verify makes of units and fractions, the same as without guerdon
     assert agreeing >= 5200

@@ -22,7 +22,7 @@ from tests.processes import run_python
 ROOT = Path(__file__).parents[2]
 
 
-def test_json(guerdon: Command) -> None:
+def test_json_and_text(guerdon: Command) -> None:
     known = json.loads(guerdon("info", "--json").out)
     assert known["guerdon"] == package.__version__
     assert known["python"] == platform.python_version()
@@ -31,13 +31,12 @@ def test_json(guerdon: Command) -> None:
     assert known["lanes"].keys() == {"process", "code", "thread", "asyncio", "http", "native"}
     assert all(lane["available"] for lane in known["lanes"].values())
     assert known["packages"]["numpy"]
-
-
-def test_text(guerdon: Command) -> None:
     ended = guerdon("info")
     assert ended.code == 0
     lines = dict(line.split("  ", 1) for line in ended.out.splitlines())
     assert lines["workers"].strip().startswith(str(default_workers()))
+    version = guerdon("--version")
+    assert (version.code, version.out) == (0, f"guerdon {package.__version__}\n")
 
 
 def test_it_names_the_secrets_that_workers_do_not_get(guerdon: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,11 +108,6 @@ def test_the_docs_list_all_extras() -> None:
         extra: {re.split(r"[^\w-]", one)[0] for one in re.findall(r"`(.*?)`", names)} for extra, names in listed
     }
     assert packages == {extra: set(names) for extra, names in info._EXTRAS.items()}
-
-
-def test_version(guerdon: Command) -> None:
-    ended = guerdon("--version")
-    assert (ended.code, ended.out) == (0, f"guerdon {package.__version__}\n")
 
 
 def test_info_imports_none_of_the_packages_it_names() -> None:

@@ -18,45 +18,46 @@ def _clean(guerdon: Command) -> Command:
     return guerdon
 
 
-def test_decorated_functions_and_instances_in_order_once(tmp_path: Path) -> None:
-    path = write_rewards(
-        tmp_path,
-        "from guerdon import StatefulReward, group_reward, reward\n"
-        "@reward\ndef b(text): return 0\n"
-        "@group_reward\ndef a(texts): return [0] * len(texts)\n"
-        "def plain(prompts, completions): ...\n"
-        "class Long(StatefulReward):\n    def score(self, text): return len(text)\n"
-        "long = Long()\nagain = b\nbounded = reward(Long(), name='bounded', timeout=1)\n",
-    )
-    with load(str(path)) as dispatcher:
-        assert dispatcher.names == ("b", "a", "Long", "bounded")
-    with load(f"{path}: plain, a") as dispatcher:
-        assert dispatcher.names == ("plain", "a")
+SHAPES = """
+from guerdon import StatefulReward, group_reward, reward
+@reward
+def b(text): return 0
+@group_reward
+def a(texts): return [0] * len(texts)
+def plain(prompts, completions): ...
+class Long(StatefulReward):
+    def score(self, text): return len(text)
+    inner = reward(lambda text: 1.0, name="inner")
+long = Long()
+again = b
+bounded = reward(Long(), name="bounded", timeout=1)
+"""
+OURS = """
+from guerdon import rewards
+from guerdon.rewards import math_equal
+right = rewards.math_reward("answer")
+thinks = rewards.think_format()
+"""
+OPTIONS = """
+import guerdon
+d = guerdon.Dispatcher([guerdon.reward(lambda text: 1.0, name="a")])
+"""
 
 
-def test_rewards_that_come_with_it_are_found(tmp_path: Path) -> None:
-    path = write_rewards(
-        tmp_path,
-        "from guerdon import rewards\nfrom guerdon.rewards import math_equal\n"
-        "right = rewards.math_reward('answer')\nthinks = rewards.think_format()\n",
-    )
-    with load(str(path)) as dispatcher:
-        assert dispatcher.names == ("math_reward", "think_format")
-
-
-def test_attributes_can_be_named(tmp_path: Path) -> None:
-    path = write_rewards(
-        tmp_path, "import guerdon\nclass Box:\n    inner = guerdon.reward(lambda text: 1.0, name='inner')\n"
-    )
-    with load(f"{path}:Box.inner") as dispatcher:
-        assert dispatcher.names == ("inner",)
-
-
-def test_options_reach_the_dispatcher(tmp_path: Path) -> None:
-    path = write_rewards(
-        tmp_path, "import guerdon\nd = guerdon.Dispatcher([guerdon.reward(lambda text: 1.0, name='a')])\n"
-    )
-    with load(str(path), workers=3) as dispatcher:
+@pytest.mark.parametrize(
+    ("code", "named", "found"),
+    [
+        (SHAPES, "", ("b", "a", "Long", "bounded")),
+        (SHAPES, ": plain, a", ("plain", "a")),
+        (SHAPES, ":Long.inner", ("inner",)),
+        (OURS, "", ("math_reward", "think_format")),
+        (OPTIONS, "", ("a",)),
+    ],
+    ids=["in order, once", "named", "an attribute", "that come with Guerdon", "of a dispatcher"],
+)
+def test_functions_are_found(tmp_path: Path, code: str, named: str, found: tuple[str, ...]) -> None:
+    with load(f"{write_rewards(tmp_path, code)}{named}", workers=3) as dispatcher:
+        assert dispatcher.names == found
         assert dispatcher.workers == 3
 
 

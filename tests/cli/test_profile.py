@@ -12,9 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import pytest
 from guerdon import DataError, reward
 from guerdon.cli import main
 from guerdon.cli.profile_table import show
-from guerdon.profile import Profile, measurement, profile, profiling
+from guerdon.profile import Profile, profile, profiling
 from guerdon.profile.advice import advise
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import Finding
@@ -34,6 +33,8 @@ from guerdon.profile.prediction import predicted_step
 from tests.cli.conftest import Command, write_rewards, write_rows
 from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
+from tests.profile.measuring import few_repeats  # noqa: F401 - for all tests here
+from tests.report.test_command import Structure
 
 Checks = Callable[..., None]
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
@@ -59,14 +60,6 @@ def fails(completion: str, answer: str) -> float:
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "data.jsonl", ROWS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_repeats() -> Iterator[None]:
-    """Short calls are watched a few times, not two thousand: no test here is about their CPU."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measurement, "_MOST_REPEATS", 16)
-        yield
 
 
 @pytest.fixture
@@ -165,27 +158,13 @@ def test_the_json_is_what_the_docs_say(sound: Shown) -> None:
     assert (set(step["now"]), step["now"]["threads"]) == ({"workers", "threads", "seconds"}, 0)
 
 
-class Page(HTMLParser):
-    """Tags of a page, and the addresses in it."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.addresses: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
-
-
 def test_the_page_needs_nothing_else(sound: Shown) -> None:
-    text = sound.page
-    page = Page(text)
-    assert page.addresses == []
-    assert "script" not in page.tags
-    assert "url(" not in text
-    assert {"h1", "pre"} <= set(page.tags)
+    page = Structure(sound.page)
+    assert page.addresses == page.links == page.wrong == []
+    assert page.scripts == 0
+    assert "url(" not in sound.page
+    assert "<h1" in sound.page
+    assert "<pre" in sound.page
 
 
 def test_several_functions_by_name_have_a_place_each_on_the_page(
@@ -339,15 +318,7 @@ def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
     assert fill(shown[1], ROWS[0]) == r"\boxed{15}"
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        {"prompts": 0},
-        {"generations": -1},
-        {"prompts": 1001, "generations": 1000},
-        {"prompts": 1, "generations": 10_001},
-    ],
-)
+@pytest.mark.parametrize("step", [{"prompts": 0}, {"generations": -1}])
 def test_a_step_that_is_none_is_refused(step: dict[str, int]) -> None:
     with pytest.raises(DataError, match="at least one of each, and at most 1,000,000"):
         profile([reward(lambda completion: 1.0, name="one")], ROWS, **step)
@@ -446,4 +417,6 @@ def test_a_missing_package_ends_it_before_any_check(
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
     file = write_rewards(tmp_path, "from guerdon import rewards\nmath = rewards.math_reward()\n")
     data = write_rows(tmp_path / "data.jsonl", [{"prompt": "p", "completion": "\\boxed{1}", "solution": "1"}])
-    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in guerdon.refused("profile", file, data)
+    err = guerdon.refused("profile", file, data)
+    assert "reward function 'math_reward' can't be profiled: " in err
+    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in err

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+
+import pytest
 
 import guerdon
 from guerdon._engine.handle import EngineHandle
@@ -37,7 +40,6 @@ class InMemoryCluster:
             self.add(name, workers)
 
     def add(self, name: str, workers: int) -> None:
-        """A node comes."""
         assert self._engine is not None
         assert self._setup is not None
         agent = self.agents[name] = NodeAgent(self._setup.data, workers=workers)
@@ -70,7 +72,6 @@ class InMemoryCluster:
         self._delivering[name].clear()
 
     def go_on(self, name: str) -> None:
-        """They go on."""
         self._delivering[name].set()
 
     def kill(self, name: str, reason: str = "connection reset", *, innocent: bool = False) -> None:
@@ -88,8 +89,6 @@ class InMemoryCluster:
 
 
 class ClusterDispatcher:
-    """A dispatcher on such a cluster."""
-
     def __init__(self, functions: list[Any], cluster: InMemoryCluster, **options: Any) -> None:
         self.cluster = cluster
         self.dispatcher = guerdon.Dispatcher(functions, **options)
@@ -103,3 +102,12 @@ class ClusterDispatcher:
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         self.dispatcher.close()
+
+
+def errors(capfd: pytest.CaptureFixture[str], enough: Callable[[str], bool]) -> str:
+    """What was printed to standard error until there was enough; agents print a moment later."""
+    err, end = "", time.monotonic() + 60
+    while not enough(err) and time.monotonic() < end:
+        time.sleep(0.01)
+        err += capfd.readouterr().err
+    return err

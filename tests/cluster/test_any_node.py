@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -16,9 +17,8 @@ from guerdon._lanes.remote.agent import NodeAgent
 from guerdon._lanes.remote.ray.functions_check import check_functions
 from guerdon._lanes.remote.snapshots import nodes_of
 from tests.clock import eventually
-from tests.cluster import any_functions as functions
-from tests.cluster.functions import slow as process_slow
-from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster
+from tests.cluster import functions
+from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster, errors
 from tests.monitor import reading
 from tests.monitor.reading import value
 
@@ -43,7 +43,7 @@ def _ended(dispatcher: guerdon.Dispatcher) -> int:
     "the last node is lost under functions of any lane",
     sees="they run where the driver does, with one warning",
 )
-@pytest.mark.parametrize("function", [process_slow, functions.slow, functions.slow_on_loop])
+@pytest.mark.parametrize("function", [functions.slow, functions.slow_in_thread, functions.slow_on_loop])
 def test_without_a_node_calls_run_here(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
     cluster = InMemoryCluster(1)
     with ClusterDispatcher([function], cluster, workers=2) as dispatcher:
@@ -53,7 +53,7 @@ def test_without_a_node_calls_run_here(function: Any, capfd: pytest.CaptureFixtu
         batch = pending.result(timeout=60)
         assert (batch.status == Status.OK).all()
         assert (batch.rewards == 2).all()
-        assert bool(dispatcher._engine.get().worker_pids()) is (function is process_slow)
+        assert bool(dispatcher._engine.get().worker_pids()) is (function is functions.slow)
         again = dispatcher.score(prompts=["p"] * 16, completions=["abc"] * 16, num_generations=8)
         assert (again.rewards == 3).all()
         cluster.add("b", 1)
@@ -70,7 +70,7 @@ def test_without_a_node_calls_run_here(function: Any, capfd: pytest.CaptureFixtu
 def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    both: list[Any] = [functions.sometimes_hangs, functions.ignores_its_end]
+    both: list[Any] = [functions.hangs_in_thread, functions.ignores_its_end]
     with ClusterDispatcher(both, InMemoryCluster(1), max_failure_rate=1, metrics_port=0) as dispatcher:
         texts = ["hang", "a", "b", "c"]
         begun = time.monotonic()
@@ -83,8 +83,8 @@ def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node
         found = reading.series(reading.families(reading.text(dispatcher)))
         assert value(found, "guerdon_node_calls_total", node="a") >= 8
         assert value(found, "guerdon_node_abandoned_threads", node="a") >= 1
-        err = _errors(capfd, "ignores its cancellation")
-    assert "Node 'a': reward function 'sometimes_hangs' ran past its timeout of 2 s" in err, err
+        err = errors(capfd, lambda err: "ignores its cancellation" in err)
+    assert "Node 'a': reward function 'hangs_in_thread' ran past its timeout of 2 s" in err, err
     assert "Node 'a': reward function 'ignores_its_end' ignores its cancellation" in err, err
 
 
@@ -95,27 +95,41 @@ def _again(dispatcher: guerdon.Dispatcher) -> bool:
 
 
 def test_a_dump_shows_the_node_and_where_a_call_stands(leave: Any) -> None:
-    both: list[Any] = [functions.waits_for_leave, functions.awaits_leave]
-    with ClusterDispatcher(both, InMemoryCluster(1)) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"], completions=["a"], num_generations=1)
-        eventually(lambda: len([call for call in dispatcher.dump() if call.stack]) == 2)
-        shown = sorted((call.function, call.worker, call.lane) for call in dispatcher.dump())
-        text = str(dispatcher.dump())
+    three: list[Any] = [functions.waits_for_leave, functions.awaits_leave, functions.sometimes_hangs]
+    with ClusterDispatcher(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "a"], num_generations=2)
+        # The stack of the one in a worker is of the call, not of what comes before it.
+        places = {"leave.wait(200)": 2, "asyncio.sleep(0.01)": 2, "time.sleep(60)": 1}
+        dumps: list[guerdon.Dump] = []
+
+        def is_shown() -> bool:
+            dumps.append(dispatcher.dump())
+            return all(str(dumps[-1]).count(place) == count for place, count in places.items())
+
+        eventually(is_shown)
+        dump = dumps[-1]
         leave.set()
-        pending.result(timeout=60)
-    assert shown == [("awaits_leave", "node a", "asyncio"), ("waits_for_leave", "node a", "thread")]
-    assert "leave.wait(200)" in text
-    assert "asyncio.sleep(0.01)" in text
+        pending.cancel()
+    assert sorted((call.function, call.worker, call.lane) for call in dump) == [
+        *[("awaits_leave", "node a", "asyncio")] * 2,
+        ("sometimes_hangs", "node a", "process"),  # the other waits for the worker
+        *[("waits_for_leave", "node a", "thread")] * 2,
+    ]
+    (stack,) = (call.stack for call in dump if call.lane == "process")
+    assert f'File "{functions.__file__}", line ' in (stack or ""), dump
+    assert "in 'node a' (process)" in str(dump)
+    assert dump.nodes.keys() == {"a"}
+    assert re.search(r"^node a: ready, has [56] calls of this dispatcher$", str(dump), re.MULTILINE), dump
 
 
 @pytest.mark.fault(
     "a value that a node can't unpickle, for functions of its threads and loops", sees="an error for these calls alone"
 )
 def test_values_that_a_node_cannot_read_fail_their_calls_alone() -> None:
-    three: list[Any] = [functions.threaded_extra, functions.loop_extra, functions.loop_group_extra, functions.slow]
+    three: list[Any] = [functions.threaded_extra, functions.loop_extra, functions.loop_group_extra]
     extra = [functions.Unreadable() if index == 5 else index for index in range(64)]
     texts: dict[str, list[str]] = {"prompts": ["p"] * 64, "completions": ["ab"] * 64}
-    with ClusterDispatcher(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+    with ClusterDispatcher([*three, functions.slow_in_thread], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
         batch = dispatcher.score(**texts, extra=extra, num_generations=4)
         failed = sorted((one.function, one.sample, one.status) for one in batch.failures())
         assert failed == [
@@ -165,7 +179,7 @@ def test_a_function_that_a_node_cannot_load_is_named_before_any_call(
 
 def test_functions_without_it_stay_on_the_driver() -> None:
     stays = guerdon.reward(lambda completion: float(len(completion)), name="stays", lane="thread")
-    with ClusterDispatcher([stays, functions.slow], InMemoryCluster(1)) as dispatcher:
+    with ClusterDispatcher([stays, functions.slow_in_thread], InMemoryCluster(1)) as dispatcher:
         batch = dispatcher.score(prompts=["p"] * 8, completions=["ab"] * 8, num_generations=4)
         assert (batch.rewards == 2).all()
         assert _ended(dispatcher) == 8
@@ -216,11 +230,3 @@ def test_process_bound_functions_are_refused() -> None:
     two = guerdon.reward(functions.loop_extra.__wrapped__, name="two", loop="shared")
     with pytest.raises(RegistrationError, match="share the event loop 'shared'"):
         guerdon.Dispatcher([one, two])
-
-
-def _errors(capfd: pytest.CaptureFixture[str], until: str) -> str:
-    err, end = "", time.monotonic() + 60
-    while until not in err and time.monotonic() < end:
-        time.sleep(0.01)
-        err += capfd.readouterr().err
-    return err

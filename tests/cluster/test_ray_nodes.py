@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -52,8 +53,6 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Running:
-    """A cluster with its engine."""
-
     def __init__(self, options: Ray) -> None:
         self.engine = FakeEngine()
         self.cluster = RayCluster(options, 0.0)
@@ -138,9 +137,7 @@ def test_one_that_goes_on_failing_is_reported_once(ray: FakeRay, warned: list[st
     assert len(warned) == 1
 
 
-def test_one_whose_functions_can_not_run_any_more_is_not_tried_again(
-    ray: FakeRay, warned: list[str], started: Running
-) -> None:
+def test_one_whose_functions_can_not_run_any_more_is_not_tried_again(ray: FakeRay, started: Running) -> None:
     fails(ray, "a-id", RayTaskError(RegistrationError("no module named 'judge'")), for_ever=True)
     started.engine.links[0].lost("a broken connection")
     eventually(lambda: ray.left() == [])
@@ -270,14 +267,11 @@ def test_a_node_that_drains_before_it_begins_gets_nothing(ray: FakeRay, warned: 
 def test_as_many_nodes_as_asked_for_are_held(ray: FakeRay, warned: list[str]) -> None:
     """One that is gone is made up for by another."""
     ray.listed[:] = [a_node("a"), a_node("b"), a_node("c")]
-    made = Running(Ray(nodes=2, start_timeout=60.0))
-    try:
+    with closing(Running(Ray(nodes=2, start_timeout=60.0))) as made:
         assert {actor.node for actor in ray.left()} == {"a-id", "b-id"}
         ray.listed.pop(0)
         eventually(lambda: made.engine.open_link("c"))
         assert {actor.node for actor in ray.left()} == {"b-id", "c-id"}
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize(
@@ -305,41 +299,29 @@ def test_an_engine_takes_the_share_of_its_rank(monkeypatch: pytest.MonkeyPatch) 
 
 def test_idle_nodes_are_let_go_and_come_back(ray: FakeRay, warned: list[str]) -> None:
     ray.listed[:] = [a_node("a"), a_node("b"), a_node("c")]
-    made = Running(Ray(idle_timeout=0.05, start_timeout=60.0))
-    try:
+    with closing(Running(Ray(idle_timeout=0.05, start_timeout=60.0))) as made:
         eventually(lambda: len(ray.left()) == 1)
         time.sleep(0.1)
         assert len(ray.left()) == 1  # the last one stays
         made.engine.calls = dict.fromkeys("abc", 5)
         eventually(lambda: len(ray.left()) == 3)
-    finally:
-        made.close()
 
 
-def test_cpus_that_were_just_given_back_are_waited_for(
-    ray: FakeRay, warned: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("patience_s", "looks", "cpus"),
+    [(20.0, [1.0, 1.0, 2.0], 2), (0.01, [1.0], 1)],
+    ids=["a moment later Ray sees that the agent is gone", "others took them meanwhile"],
+)
+def test_cpus_that_were_just_given_back_are_waited_for_a_while(
+    ray: FakeRay, warned: list[str], monkeypatch: pytest.MonkeyPatch, patience_s: float, looks: list[float], cpus: int
 ) -> None:
     monkeypatch.setattr(cluster, "_FREE_WAIT_S", 20.0)
-    monkeypatch.setattr(released, "WAIT_S", 20.0)
+    monkeypatch.setattr(released, "WAIT_S", patience_s)
     Running(Ray(start_timeout=5.0)).close()
-    # Ray does not see at once that the agent is gone, which had both CPUs of the node.
-    looks = iter([1.0, 1.0])
-    whole = a_node("a")
-    monkeypatch.setattr(nodes, "living", lambda: [whole._replace(free=next(looks, whole.free))])
+    free = itertools.chain(looks, itertools.repeat(looks[-1]))
+    monkeypatch.setattr(nodes, "living", lambda: [a_node("a")._replace(free=next(free))])
     again = Running(Ray(start_timeout=5.0))
-    assert [node.cpus for node in again.cluster._nodes.values()] == [2]
-    again.close()
-
-
-def test_cpus_that_others_took_meanwhile_are_not_waited_for_long(
-    ray: FakeRay, warned: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "_FREE_WAIT_S", 20.0)
-    monkeypatch.setattr(released, "WAIT_S", 0.01)
-    Running(Ray(start_timeout=5.0)).close()
-    ray.listed = [a_node("a")._replace(free=1.0)]
-    again = Running(Ray(start_timeout=5.0))
-    assert [node.cpus for node in again.cluster._nodes.values()] == [1]
+    assert [node.cpus for node in again.cluster._nodes.values()] == [cpus]
     again.close()
 
 

@@ -67,9 +67,6 @@ def test_importing_it_loads_neither_ray_nor_numpy() -> None:
     assert run_python(code).stdout.strip() == "set()"
 
 
-SETTINGS = b"\0\0\6\4\0\0\0\0\0" + b"\0\3\0\0\0\x64"
-
-
 @contextlib.contextmanager
 def listening(answer: bytes, *, closes: bool) -> Iterator[str]:
     """The address of what answers so."""
@@ -114,44 +111,34 @@ def test_other_servers_than_ray_are_refused(
     assert time.monotonic() - begun < 10, "bounded"
 
 
-def test_http_2_servers_may_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    with listening(SETTINGS, closes=False) as address:
+def test_http_2_servers_may_be_ray() -> None:
+    with listening(b"\0\0\6\4\0\0\0\0\0" + b"\0\3\0\0\0\x64", closes=False) as address:  # settings
         connection._knock(address)
     connection._knock("auto")
     connection._knock("localhost")
 
 
-HERE = {
-    "Python": "3.11.2",
-    "implementation": "cpython",
-    "executable": "/usr/bin/python3",
-    "numpy": "2.1.0",
-    "cloudpickle": "3.1.0",
-    "guerdon": "0.5.0",
-}
+LACKS = "(ModuleNotFoundError: No module named 'guerdon')"
 
 
-def test_an_interpreter_agrees_with_itself() -> None:
+def test_differences_between_interpreters_are_clauses_and_small_steps_are_none() -> None:
     assert differences(installed(), installed()) == []
-
-
-@pytest.mark.parametrize("change", [{"Python": "3.11.9"}, {"numpy": "2.3.1"}, {"cloudpickle": "3.0.0"}])
-def test_small_steps_do_no_harm(change: dict[str, str]) -> None:
-    assert differences(HERE, {**HERE, **change}) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "clause"),
-    [
-        ({"Python": "3.12.1"}, "/usr/bin/python3 is cpython 3.12.1, here it is cpython 3.11.2"),
-        ({"implementation": "pypy"}, "/usr/bin/python3 is pypy 3.11.2, here it is cpython 3.11.2"),
-        ({"guerdon": "0.5.1"}, "it has guerdon 0.5.1, here it is 0.5.0"),
-        ({"numpy": "1.26.4"}, "it has numpy 1.26.4, here it is 2.1.0"),
-        (
-            {"guerdon": "(ModuleNotFoundError: No module named 'guerdon')"},
-            "/usr/bin/python3 can't import guerdon (ModuleNotFoundError: No module named 'guerdon')",
-        ),
-    ],
-)
-def test_differences_are_clauses(change: dict[str, str], clause: str) -> None:
-    assert differences(HERE, {**HERE, **change}) == [clause]
+    here = {
+        "Python": "3.11.2",
+        "implementation": "cpython",
+        "executable": "/usr/bin/python3",
+        "numpy": "2.1.0",
+        "cloudpickle": "3.1.0",
+        "guerdon": "0.5.0",
+    }
+    for package, version, clauses in [
+        ("Python", "3.11.9", []),
+        ("numpy", "2.3.1", []),
+        ("cloudpickle", "3.0.0", []),
+        ("Python", "3.12.1", ["/usr/bin/python3 is cpython 3.12.1, here it is cpython 3.11.2"]),
+        ("implementation", "pypy", ["/usr/bin/python3 is pypy 3.11.2, here it is cpython 3.11.2"]),
+        ("guerdon", "0.5.1", ["it has guerdon 0.5.1, here it is 0.5.0"]),
+        ("numpy", "1.26.4", ["it has numpy 1.26.4, here it is 2.1.0"]),
+        ("guerdon", LACKS, [f"/usr/bin/python3 can't import guerdon {LACKS}"]),
+    ]:
+        assert differences(here, {**here, package: version}) == clauses

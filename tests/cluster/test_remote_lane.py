@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,8 +14,9 @@ import guerdon
 from guerdon import RewardFunction, Status, reward
 from guerdon._functions.build import spec_of
 from guerdon._lanes.remote.snapshots import nodes_of
+from tests.clock import eventually
 from tests.cluster import functions
-from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster
+from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster, errors
 from tests.contract.scripted_batches import DEADLY, check, examples, scripted, scripts
 from tests.contract.scripted_functions import EVERY_LANE
 from tests.monitor import reading
@@ -86,38 +85,15 @@ def test_timeouts_and_deaths_are_those_of_the_node() -> None:
         )
 
 
-def _first_call(dispatcher: guerdon.Dispatcher, timeout: float = 1.0, stands: str = "") -> guerdon.InFlight:
-    """What a dump shows first, once there is something that stands there."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        for call in dispatcher.dump(timeout):
-            if stands in (call.stack or ""):
-                return call
-        time.sleep(0.01)
-    raise AssertionError(dispatcher.dump(timeout))
-
-
-def test_a_dump_names_the_node_of_a_call_and_shows_where_it_stands() -> None:
-    with ClusterDispatcher([functions.sometimes_hangs], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "a"], num_generations=2)
-        _first_call(dispatcher, stands="time.sleep(60)")  # not in what comes before the call
-        dump = dispatcher.dump()
-        pending.cancel()
-    assert [(call.function, call.worker) for call in dump] == [("sometimes_hangs", "node a")]
-    assert f'File "{functions.__file__}", line ' in (dump[0].stack or ""), dump
-    assert "in 'node a' (process)" in str(dump)
-    assert dump.nodes.keys() == {"a"}
-    assert re.search(r"^node a: ready, has [12] calls? of this dispatcher$", str(dump), re.MULTILINE), dump
-
-
 def test_a_node_that_does_not_answer_is_named_with_the_reason() -> None:
     cluster = InMemoryCluster(1)
     with ClusterDispatcher([functions.sometimes_hangs], cluster, max_failure_rate=1) as dispatcher:
         dispatcher.score(prompts=["p"], completions=["a"], num_generations=1)
         pending = dispatcher.submit(prompts=["p"], completions=["hang"], num_generations=1)
-        _first_call(dispatcher)
+        eventually(dispatcher.dump)
         cluster.stop_delivery("a")
-        call = _first_call(dispatcher, 0.1)
+        eventually(lambda: dispatcher.dump(0.1))
+        call = dispatcher.dump(0.1)[0]
         cluster.go_on("a")
         pending.result(timeout=60)
     assert (call.worker, call.stack) == ("node a", None)
@@ -147,10 +123,7 @@ def test_metrics_and_the_live_state_name_the_nodes(capfd: pytest.CaptureFixture[
 def test_output_of_workers_is_printed_with_their_node(capfd: pytest.CaptureFixture[str]) -> None:
     with ClusterDispatcher([functions.printing], InMemoryCluster(1)) as dispatcher:
         dispatcher.score(prompts=["p"] * 2, completions=["one", "two"], num_generations=2)
-        end, err = time.monotonic() + 60, ""
-        while err.count("scoring") < 2 and time.monotonic() < end:
-            time.sleep(0.01)
-            err += capfd.readouterr().err
+        err = errors(capfd, lambda err: err.count("scoring") >= 2)
     lines = [line for line in err.splitlines() if "scoring" in line]
     assert len(lines) == 2, err
     assert all(line.startswith("[guerdon a: printing ") for line in lines), lines

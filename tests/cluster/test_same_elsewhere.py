@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, StatefulReward, Status, pairwise, reward
+from guerdon import Dispatcher, RewardBatch, StatefulReward, Status, pairwise, reward
 from tests.cluster.in_memory import ClusterDispatcher, InMemoryCluster
+from tests.simple import on_lane
 
 WHERE = ["here", "host", "node"]
 COMPLETIONS = ["a", "bb", "ccc", "d"]
@@ -28,9 +30,18 @@ def dispatcher_on(where: str, functions: list[Any], workers: int = 2) -> Abstrac
     return Dispatcher(functions, workers=workers, cluster="host" if where == "host" else None, **options)
 
 
-def on_lane(lane: str, where: str, function: Any, on_loop: Any, **options: Any) -> Any:
-    anywhere: dict[str, Any] = {"node": "any"} if where == "node" and lane != "process" else {}
-    return reward(on_loop if lane == "asyncio" else function, lane=lane, name="f", **anywhere, **options)
+def anywhere(lane: str, where: str) -> dict[str, Any]:
+    return {"node": "any"} if where == "node" and lane != "process" else {}
+
+
+def scored_and_streamed(dispatcher: Dispatcher) -> Iterator[RewardBatch]:
+    """The same samples in a batch and in a stream."""
+    yield dispatcher.score(completions=COMPLETIONS, num_generations=2)
+    stream = dispatcher.stream(num_generations=2)
+    for completion in COMPLETIONS:
+        stream.add(completions=[completion])
+    stream.finish()
+    yield stream.result(timeout=60)
 
 
 class ShapedReward(StatefulReward):
@@ -55,30 +66,20 @@ class ShapedInteger(ShapedReward):
 
 def source(lane: str, where: str) -> Any:
     kind = {"asyncio": ShapedOnLoop, "integers": ShapedInteger}.get(lane, ShapedReward)
-    anywhere: dict[str, Any] = {"node": "any"} if where == "node" and lane != "process" else {}
-    name = {"integers": "thread"}.get(lane, lane)
-    return reward(kind(), name="source", lane=name, **anywhere)  # type: ignore[call-overload]
+    name: Any = {"integers": "thread"}.get(lane, lane)
+    return reward(kind(), name="source", lane=name, **anywhere(name, where))
 
 
 def longer(completion_a: str, completion_b: str) -> float:
     return 0.5 if len(completion_a) == len(completion_b) else float(len(completion_a) > len(completion_b))
 
 
-async def longer_on_loop(completion_a: str, completion_b: str) -> float:
-    return longer(completion_a, completion_b)
-
-
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", LANES)
 def test_samples_of_a_group_are_compared(lane: str, where: str) -> None:
-    compares = pairwise(on_lane(lane, where, longer, longer_on_loop), schedule="all", score="win_rate")
-    with dispatcher_on(where, [compares]) as dispatcher:
-        batch = dispatcher.score(completions=COMPLETIONS, num_generations=2)
-        stream = dispatcher.stream(num_generations=2)
-        for completion in COMPLETIONS:
-            stream.add(completions=[completion])
-        stream.finish()
-        for result in (batch, stream.result()):
+    function = on_lane(longer, lane, name="f", **anywhere(lane, where))
+    with dispatcher_on(where, [pairwise(function, schedule="all", score="win_rate")]) as dispatcher:
+        for result in scored_and_streamed(dispatcher):
             assert result.rewards.ravel().tolist() == [0.0, 1.0, 1.0, 0.0]
 
 
@@ -96,12 +97,7 @@ def test_a_gate_is_decided_by_the_finished_value(lane: str, where: str) -> None:
         [11.0, 1.0, 0.0, 1.0],
     ]
     with dispatcher_on(where, [source(lane, where), longer, gated, both]) as dispatcher:
-        batch = dispatcher.score(completions=COMPLETIONS, num_generations=2)
-        stream = dispatcher.stream(num_generations=2)
-        for completion in COMPLETIONS:
-            stream.add(completions=[completion])
-        stream.finish()
-        for result in (batch, stream.result(timeout=60)):
+        for result in scored_and_streamed(dispatcher):
             np.testing.assert_array_equal(result.rewards.reshape(4, 4), wanted)
             assert result.skipped == {"gated": (0, 3), "both": (2,)}
 
@@ -155,10 +151,15 @@ async def hangs_on_loop(completion: str, path: str) -> float:
     return float(len(completion))
 
 
+def hanging(lane: str, where: str) -> Any:
+    function: Any = hangs_on_loop if lane == "asyncio" else hangs
+    return reward(function, lane=lane, name="f", grace=0.1, **anywhere(lane, where))  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", LANES)
 def test_a_value_that_had_returned_counts_when_its_batch_is_cut(lane: str, where: str, tmp_path: Path) -> None:
-    function = on_lane(lane, where, hangs, hangs_on_loop, grace=0.1)
+    function = hanging(lane, where)
     with dispatcher_on(where, [function], workers=1) as dispatcher:
         quick = ["a"] * 64  # its cost is known: all calls of a batch stand in one frame
         dispatcher.score(completions=quick, path=[""] * 64)
@@ -183,7 +184,7 @@ def test_a_value_that_had_returned_counts_when_its_batch_is_cut(lane: str, where
 def test_a_value_that_had_returned_counts_when_its_time_is_up(
     bound: str, lane: str, where: str, tmp_path: Path
 ) -> None:
-    function = on_lane(lane, where, hangs, hangs_on_loop, grace=0.1)
+    function = hanging(lane, where)
     with dispatcher_on(where, [function], workers=1) as dispatcher:
         dispatcher.score(completions=["a"] * 64, path=[""] * 64)
         for seconds in (0.3, 2.0, 10.0):  # a busy machine begins late
@@ -204,15 +205,11 @@ def records(completion: str, log_extra: Any, log_metric: Any) -> dict[str, Any]:
     return {"score": 1.0, "half": len(completion) / 2}
 
 
-async def records_on_loop(completion: str, log_extra: Any, log_metric: Any) -> dict[str, Any]:
-    return records(completion, log_extra, log_metric)
-
-
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", LANES)
 def test_records_of_a_pure_function_are_on_each_identical_sample(lane: str, where: str) -> None:
     completions = [COMPLETIONS[index % 3] for index in range(60)]
-    function = on_lane(lane, where, records, records_on_loop, pure=True)
+    function = on_lane(records, lane, name="f", pure=True, **anywhere(lane, where))
     with dispatcher_on(where, [function]) as dispatcher:
         result = dispatcher.score(completions=completions)
     assert result.failures() == []

@@ -19,6 +19,7 @@ from guerdon._functions.serialization.column_values import BatchPickler
 from guerdon._worker import columns as worker_columns
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.misbehaving_functions import NotesItsLoads, SlowToLoad, UnfitToLoad
+from tests.simple import streamed
 from tests.stress.plain_functions import number_of
 
 
@@ -85,11 +86,8 @@ def test_values_of_additions_to_a_stream_are_loaded_for_their_own_samples() -> N
         return float(len(value)) if isinstance(value, str) else value.real + 0.0  # type: ignore[attr-defined]
 
     with Dispatcher([reward(number)], workers=1) as made:
-        stream = made.stream()
-        for values in (["text", "a"], [np.float64(2), "abc"], [5, UnfitToLoad()], [np.float64(3)]):
-            stream.add(completions=["c"] * len(values), value=values)
-        stream.finish()
-        result = stream.result()
+        additions = (["text", "a"], [np.float64(2), "abc"], [5, UnfitToLoad()], [np.float64(3)])
+        result = streamed(made, *({"completions": ["c"] * len(values), "value": values} for values in additions))
     assert result.rewards.ravel()[[0, 1, 2, 3, 4, 6]].tolist() == [4, 1, 2, 3, 5, 3]
     assert [failure.sample for failure in result.failures()] == [5]
 
@@ -183,17 +181,12 @@ def test_constants_are_loaded_once_a_worker_and_batch(tmp_path: Path, how: str) 
             if how == "whole":
                 result = made.score(completions=["c"] * 256, trainer_state=state)
             else:
-                stream = made.stream(trainer_state=state)
-                for _ in range(4):
-                    stream.add(completions=["c"] * 64)
-                stream.finish()
-                result = stream.result()
+                result = streamed(made, *[{"completions": ["c"] * 64}] * 4, trainer_state=state)
             assert (result.rewards == batch).all()
             assert 1 <= len(Path(state.path).read_text().splitlines()) <= 2
 
 
 def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
-    """What can't be sent."""
     torch = pytest.importorskip("torch")
     # A worker imports torch for what it is sent.
     with Dispatcher([reward(lambda completion, value: 1.0, timeout=250)], workers=1) as made:
@@ -258,23 +251,17 @@ def value_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
     return make
 
 
-def test_one_process_imports_them_for_all_workers(value_of: Made) -> None:
+@pytest.mark.parametrize("live", [False, True], ids=["before workers start", "workers live"])
+def test_one_process_imports_them_in_the_time_of_no_call(value_of: Made, live: bool) -> None:
     value, notes = value_of("time.sleep(0.8)")
     with Dispatcher([reward(number_of, timeout=0.4)], workers=2) as made:
+        if live:
+            assert made.score(completions=["c"], value=[SimpleNamespace(number=2.0)]).rewards.item() == 2.0
         result = made.score(completions=["c"] * 64, value=[value] * 64)
         again = made.score(completions=["c"] * 64, value=[value] * 64)
     assert result.rewards.mean() == again.rewards.mean() == 1.0, result.failures()
     assert result.attempts.max() == 1
-    assert len(notes.read_text().split()) == 1
-
-
-def test_workers_that_live_already_import_them_in_the_time_of_no_call(value_of: Made) -> None:
-    value, _ = value_of("time.sleep(0.8)")
-    with Dispatcher([reward(number_of, timeout=0.4)], workers=2) as made:
-        assert made.score(completions=["c"], value=[SimpleNamespace(number=2.0)]).rewards.item() == 2.0
-        result = made.score(completions=["c"] * 64, value=[value] * 64)
-    assert result.rewards.mean() == 1.0, result.failures()
-    assert result.attempts.max() == 1
+    assert live or len(notes.read_text().split()) == 1
 
 
 def test_calls_with_a_worker_each_do_not_import_them_each(value_of: Made) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,20 @@ import pytest
 
 from guerdon import Dispatcher, RewardFailureError, Status, group_reward, reward
 from tests.contract import misbehaving_functions as behaviours
-from tests.simple import on_lane
+from tests.simple import on_lane, shared_dispatcher
 
 NAN = math.nan
-LANES = ("process", "thread", "asyncio")
 
-
-@pytest.fixture(scope="module")
-def raising() -> Iterator[Dispatcher]:
-    functions = [
+raising = shared_dispatcher(
+    [
         reward(behaviours.fail, name="process"),
         reward(behaviours.fail, name="thread", lane="thread"),
         reward(behaviours.afail, name="asyncio"),
         reward(behaviours.fail, name="forked", isolation="call"),
-    ]
-    with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
-        yield made
+    ],
+    workers=2,
+    max_failure_rate=1.0,
+)
 
 
 @pytest.mark.fault(
@@ -184,7 +181,7 @@ def test_a_functions_own_fraction_goes_first() -> None:
     assert "'lax'" not in str(caught.value)
 
 
-@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
 def test_a_failed_batch_or_group_call_fails_all_its_cells(lane: str) -> None:
     async def whole(how: list[str], **kwargs: Any) -> list[float]:
         return behaviours.end_all(how)

@@ -84,12 +84,22 @@ def on_loop(gauge: Gauge, seconds: float) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("lane", "most"), [("thread", 1), ("thread", 2), ("thread", 5), ("asyncio", 1), ("asyncio", 3), ("asyncio", 300)]
+    ("lane", "most", "decorate"),
+    [
+        *(("thread", most, reward) for most in (1, 2, 5)),
+        *(("asyncio", most, reward) for most in (1, 3, 300)),
+        ("thread", 2, group_reward),
+    ],
 )
-def test_row_15_a_limit_holds_over_batches_and_is_used(lane: str, most: int) -> None:
+def test_row_15_a_limit_holds_over_batches_and_is_used(lane: str, most: int, decorate: Any) -> None:
     gauge = Gauge(awaited=most)
     function = on_thread(gauge, 0.02) if lane == "thread" else on_loop(gauge, 0.01)
-    with Dispatcher([reward(function, lane=lane, limit=Limit(concurrency=most))]) as made:
+
+    def grouped(completions: list[str]) -> list[float]:
+        return [function(completions[0])] * len(completions)
+
+    limited = decorate(function if decorate is reward else grouped, lane=lane, limit=Limit(concurrency=most))
+    with Dispatcher([limited], num_generations=2) as made:
         pending_batches = [made.submit(completions=["c"] * (200 if most == 300 else 20)) for _ in range(2)]
         assert all(pending.result().status.max() == Status.OK for pending in pending_batches)
     assert gauge.most == most
@@ -102,18 +112,6 @@ def test_limit_on_the_process_lane(most: int, tmp_path: Path) -> None:
     with Dispatcher([limited, reward(lambda completion: 1.0, name="other")], workers=4) as made:
         assert made.score(completions=["c"] * 40, path=[path] * 40, awaited=[most] * 40).status.max() == Status.OK
     assert most_at_once(tmp_path / "times") == most
-
-
-def test_a_limit_counts_group_calls(tmp_path: Path) -> None:
-    gauge = Gauge(awaited=2)
-    inner = on_thread(gauge, 0.02)
-
-    def grouped(completions: list[str]) -> list[float]:
-        return [inner(completions[0])] * len(completions)
-
-    with Dispatcher([group_reward(grouped, lane="thread", limit=Limit(concurrency=2))]) as made:
-        assert made.score(completions=["c"] * 24, num_generations=2).status.max() == Status.OK
-    assert gauge.most == 2
 
 
 def test_defaults() -> None:

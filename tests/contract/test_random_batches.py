@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +35,17 @@ from tests.contract.scripted_functions import (
     threaded,
 )
 from tests.contract.scripts import ran
+from tests.simple import shared_dispatcher
 
+CUTTABLE = [killable, threaded, awaited]
+WITH_GROUPS = [*CUTTABLE, awaited_group]
+OPTIONS: dict[str, Any] = {"workers": 2, "max_failure_rate": 1.0}
 
-@pytest.fixture(scope="module")
-def hurried() -> Iterator[Dispatcher]:
-    """Every lane, with little time for a batch."""
-    with Dispatcher(EVERY_LANE, workers=2, max_failure_rate=1.0, batch_timeout=0.05) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def hanging() -> Iterator[Dispatcher]:
-    with Dispatcher(HANGING, workers=2, max_failure_rate=1.0) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Dispatcher]:
-    with Dispatcher([killable, killable_group, killable_batch], workers=2, max_failure_rate=1.0) as made:
-        yield made
+hurried = shared_dispatcher(EVERY_LANE, batch_timeout=0.05, **OPTIONS)
+hanging = shared_dispatcher(HANGING, **OPTIONS)
+processes = shared_dispatcher([killable, killable_group, killable_batch], **OPTIONS)
+cuttable = shared_dispatcher(CUTTABLE, **OPTIONS)
+with_groups = shared_dispatcher(WITH_GROUPS, **OPTIONS)
 
 
 @pytest.mark.fault(
@@ -77,22 +68,6 @@ def test_row_11_results_equal_a_serial_loop(
     """Random sizes, groups, lanes, delays, failures, retries and deaths of workers, at once or
     (with a seed) piece by piece."""
     check(every_lane, scripted(EVERY_LANE, script, folder), seed, producers)
-
-
-CUTTABLE = [killable, threaded, awaited]
-WITH_GROUPS = [*CUTTABLE, awaited_group]
-
-
-@pytest.fixture(scope="module")
-def cuttable() -> Iterator[Dispatcher]:
-    with Dispatcher(CUTTABLE, workers=2, max_failure_rate=1.0) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def with_groups() -> Iterator[Dispatcher]:
-    with Dispatcher(WITH_GROUPS, workers=2, max_failure_rate=1.0) as made:
-        yield made
 
 
 @examples(12)

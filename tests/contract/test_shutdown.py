@@ -12,7 +12,6 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from guerdon import ClosedError, Dispatcher, RewardFailureError, Status, reward
 from tests.clock import eventually
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.test_timeouts import every_lane
-from tests.processes import descriptors, gone, started_python
+from tests.processes import descriptors, gone, started_python, without_collector
+from tests.simple import length
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
 
@@ -58,14 +58,16 @@ def test_cancel_of_one_batch_leaves_the_others_alone() -> None:
         assert first.result().status.min() == Status.CANCELLED
 
 
-def test_close_cancels_what_is_open() -> None:
+def test_close_cancels_what_is_open_while_many_wait() -> None:
     made = Dispatcher(functions(), workers=1, max_failure_rate=1.0)
-    pending = made.submit(completions=["c"] * 6, seconds=[12.0] * 6)
+    batches = [made.submit(completions=["c"] * 6, seconds=[12.0] * 6) for _ in range(3)]
     eventually(lambda: len(made.dump()) >= 3, "a call runs on each lane")
-    started = time.monotonic()
-    made.close()
-    assert time.monotonic() - started < 11
-    assert pending.result(timeout=30).status.min() == Status.CANCELLED
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(pending.result, timeout=30) for pending in batches]
+        started = time.monotonic()
+        made.close()
+        assert time.monotonic() - started < 11
+        assert all(one.result().status.min() == Status.CANCELLED for one in waiting)
     with pytest.raises(ClosedError):
         made.score(completions=["c"], seconds=[0.0])
 
@@ -80,6 +82,7 @@ def test_cancelled_cells_count_as_failures() -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_close_from_another_thread_while_many_wait(lane: str) -> None:
+    """Before a worker has started."""
     made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failure_rate=1.0)
     batches = [made.submit(completions=["c"] * 3, seconds=[4.0] * 3) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
@@ -87,32 +90,6 @@ def test_close_from_another_thread_while_many_wait(lane: str) -> None:
         made.close()
         results = [one.result() for one in waiting]
     assert all((result.status == Status.CANCELLED).any() for result in results)
-
-
-def test_ctrl_c_on_every_lane_leaves_the_engine_usable() -> None:
-    with Dispatcher(functions(), workers=1) as made:
-        made.score(completions=["c"], seconds=[0.0])
-        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-
-        def score() -> None:
-            timer.start()
-            made.score(completions=["c"] * 4, seconds=[1.2] * 4)
-
-        with pytest.raises(KeyboardInterrupt):
-            score()
-        timer.join()
-        assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
-
-
-@contextlib.contextmanager
-def no_collector() -> Iterator[None]:
-    """Turns Python's garbage collector off: an object ends because nothing refers to it."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @pytest.mark.fault(
@@ -130,7 +107,7 @@ def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
 
     once()
     children = _zygotes()
-    with no_collector():
+    with without_collector():
         before, open_before = threads(), descriptors()
         for _ in range(count):
             once()
@@ -208,7 +185,7 @@ def test_inv_8_a_thread_that_outlives_its_engine_leaves_no_descriptor() -> None:
         made.submit(completions=["c"])
         eventually(lambda: len(made.dump()))
 
-    with Dispatcher([reward(len_of, lane="thread")]) as warm:
+    with Dispatcher([reward(lambda text: 1.0, name="one", lane="thread")]) as warm:
         warm.score(completions=["c"])
     gc.collect()
     before = Counter(descriptors().values())  # some of an earlier test may go meanwhile
@@ -221,7 +198,7 @@ def test_inv_8_a_thread_that_outlives_its_engine_leaves_no_descriptor() -> None:
 def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
     stuck, before = threading.Event(), _zygotes()  # of pools that earlier tests have dropped
     waits = reward(lambda text: float(stuck.wait(250)), name="waits", lane="thread")
-    made = Dispatcher([waits, reward(len_of)], workers=1)
+    made = Dispatcher([waits, length], workers=1)
     pending = made.submit(completions=["c"])
     eventually(lambda: made.worker_pids() and len(made.dump()) == 1, "the thread alone is busy")
     made.close()
@@ -240,7 +217,3 @@ def _zygotes() -> set[int]:
             if any("_zygote.py" in part for part in child.cmdline()):
                 found.add(child.pid)
     return found
-
-
-def len_of(text: str) -> float:
-    return float(len(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,67 +22,40 @@ def lines(path: Path, word: str) -> list[str]:
     return [line for line in path.read_text().splitlines() if line.startswith(word)]
 
 
-class Score:
-    """Scores one batch of a `Shaping` on a lane."""
-
-    def __init__(self, notes: Path) -> None:
-        self.notes = notes
-
-    def __call__(self, lane: str, own: list[Any], finish: list[Any], **options: Any) -> Any:
-        shaping = (AsyncShaping if lane == "asyncio" else Shaping)(self.notes)
-        function = reward(shaping, lane=lane, name="shaped", **options)
-        with Dispatcher([function], workers=1, max_failure_rate=1.0) as made:
-            return made.score(completions=["c"] * len(own), own=own, finish=finish, num_generations=4)
-
-    def groups(self) -> list[str]:
-        """The scores that groups were finished with."""
-        return sorted(self.notes.read_text().splitlines()) if self.notes.exists() else []
-
-
-@pytest.fixture
-def score(tmp_path: Path) -> Score:
-    return Score(tmp_path / "groups")
+NO_SCORE, NO_FINISH, TOO_SHORT = "ValueError: no score", "ValueError: no finish", ".*1 rewards were returned.*"
+# What `score` and `finish_group` give for a group, and what its samples get: a reward, None where
+# they abstain, or the pattern of an error's reason.
+GROUPS: list[tuple[list[Any], list[Any], list[float | str | None]]] = [
+    ([1.0, "error", None, 4.0], ["echo"] * 4, [1.0, NO_SCORE, None, 4.0]),
+    ([5.0, 6.0, 7.0, 8.0], ["echo"] * 4, [5.0, 6.0, 7.0, 8.0]),
+    ([1.5, "error", None, 4.5], [["double"], 9.0, 3.0, None], [3.0, NO_SCORE, 3.0, None]),
+    ([2.0, "error", 3.0, 4.0], ["raise"] * 4, [NO_FINISH, NO_SCORE, NO_FINISH, NO_FINISH]),
+    ([2.5, "error", 3.5, 4.5], ["short"] * 4, [TOO_SHORT, NO_SCORE, TOO_SHORT, TOO_SHORT]),
+    ([1.0, 2.0, 3.0, 4.0], [["double"], "text", NAN, 8.0], [2.0, ".*'text'.*", ".*nan.*", 8.0]),
+    (["error"] * 4, ["raise"] * 4, [NO_SCORE] * 4),
+]
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_group_is_finished_from_its_own_scores_in_order(lane: str, score: Score) -> None:
-    """None stands where a sample has no score: it failed, or it abstained."""
-    score(lane, [1.0, "error", None, 4.0, 5.0, 6.0, 7.0, 8.0], ["echo"] * 8)
-    assert score.groups() == ["[1.0, None, None, 4.0]", "[5.0, 6.0, 7.0, 8.0]"]
-
-
-@pytest.mark.parametrize("lane", LANES)
-def test_finish_group_follows_its_contract(lane: str, score: Score) -> None:
-    result = score(lane, [1.0, "error", None, 4.0], [["double"], 9.0, 3.0, None])
-    np.testing.assert_array_equal(result.rewards.ravel(), np.float32([2, NAN, 3, NAN]))
-    assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.OK, Status.ABSTAINED]
-    (failure,) = result.failures()
-    assert failure.reason == "ValueError: no score"
-
-
-@pytest.mark.parametrize("lane", LANES)
-@pytest.mark.parametrize(("how", "words"), [("raise", "ValueError: no finish"), ("short", "1 rewards were returned")])
-def test_a_finish_group_that_fails_makes_the_ok_cells_errors(lane: str, how: str, words: str, score: Score) -> None:
-    scores = [1.0, "error", 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-    result = score(lane, scores, [how] * 4 + ["echo"] * 4, retries=2)
-    assert result.status[0, :, 0].tolist() == [Status.ERROR] * 4
-    assert result.rewards[1, :, 0].tolist() == [5.0, 6.0, 7.0, 8.0]
-    reasons = [failure.reason for failure in result.failures()]
-    assert reasons[1] == "ValueError: no score"
-    assert all(words in reason for index, reason in enumerate(reasons) if index != 1), reasons
-
-
-@pytest.mark.parametrize("lane", LANES)
-def test_an_element_that_is_no_reward_fails_its_own_cell(lane: str, score: Score) -> None:
-    result = score(lane, [1.0, 2.0, 3.0, 4.0], [["double"], "text", NAN, 8.0])
-    assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.ERROR, Status.OK]
-
-
-@pytest.mark.parametrize("lane", LANES)
-def test_a_group_without_any_score_is_not_finished(lane: str, score: Score) -> None:
-    result = score(lane, ["error"] * 4, ["raise"] * 4)
-    assert {failure.reason for failure in result.failures()} == {"ValueError: no score"}
-    assert score.groups() == []
+def test_a_group_is_finished_from_its_own_scores_in_order(lane: str, tmp_path: Path) -> None:
+    """Once, with None where a sample has no score; a group without any is not finished."""
+    notes = tmp_path / "groups"
+    shaping = (AsyncShaping if lane == "asyncio" else Shaping)(notes)
+    own, finish = ([one for group in GROUPS for one in group[column]] for column in (0, 1))
+    with Dispatcher([reward(shaping, lane=lane, retries=2)], workers=1, max_failure_rate=1.0) as made:
+        result = made.score(completions=["c"] * len(own), own=own, finish=finish, num_generations=4)
+    reasons = {failure.sample: failure.reason for failure in result.failures()}
+    for sample, expected in enumerate(one for *_, group in GROUPS for one in group):
+        status, value = result.status.flat[sample], result.rewards.flat[sample]
+        if isinstance(expected, str):
+            assert status == Status.ERROR
+            assert re.fullmatch(expected, reasons[sample]), reasons[sample]
+        else:
+            assert status == (Status.ABSTAINED if expected is None else Status.OK)
+        np.testing.assert_array_equal(value, np.float32(expected if isinstance(expected, float) else NAN))
+    assert len(reasons) == sum(isinstance(one, str) for *_, group in GROUPS for one in group)
+    noted = [[one if isinstance(one, float) else None for one in scores] for scores, *_ in GROUPS[:-1]]
+    assert sorted(notes.read_text().splitlines()) == sorted(map(str, noted))
 
 
 @pytest.mark.parametrize("lane", LANES)

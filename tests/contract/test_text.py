@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from guerdon import Dispatcher, Status, group_reward, reward
 from tests.contract import fingerprints as texts
 from tests.contract.fingerprints import fingerprint
+from tests.simple import shared_dispatcher
 
 PAIR = "\ud83d" + "\ude00"  # two characters; UTF-16 would make one emoji of them
 
@@ -41,9 +41,8 @@ KINDS = {
 SHORT = [kind for kind, text in KINDS.items() if len(text) < 100]
 
 
-@pytest.fixture(scope="module")
-def dispatcher() -> Iterator[Dispatcher]:
-    functions = [
+dispatcher = shared_dispatcher(
+    [
         reward(texts.of_prompt),
         reward(texts.of_completion),
         reward(texts.of_answer),
@@ -51,9 +50,9 @@ def dispatcher() -> Iterator[Dispatcher]:
         group_reward(texts.of_group),
         texts.of_batch,
         reward(texts.of_completion, name="forked", isolation="call"),
-    ]
-    with Dispatcher(functions, workers=2) as made:
-        yield made
+    ],
+    workers=2,
+)
 
 
 def check(dispatcher: Dispatcher, prompts: list[Any], completions: list[Any], answers: list[Any], size: int) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, RewardBatch, Status, group_reward, reward
+from guerdon import Dispatcher, GuerdonWarning, RewardBatch, StatefulReward, Status, group_reward, reward
 from tests.contract import unusual_values as odd
+from tests.simple import on_lane
 
 
 def of_samples() -> list[Any]:
@@ -20,33 +21,26 @@ def of_samples() -> list[Any]:
     return [
         reward(odd.sample, name="process", **patience),
         reward(odd.sample, name="thread", lane="thread", **patience),
-        reward(odd.async_sample, name="asyncio", **patience),
-        reward(odd.row, name="rowwise", rowwise=True, **patience),
+        on_lane(odd.sample, "asyncio", name="asyncio", **patience),
+        reward(odd.elements, name="rowwise", rowwise=True, **patience),
     ]
 
 
-def of_elements() -> list[Any]:
-    """Values as elements of what a call on many samples returns."""
+def on_many(plain: Any, awaits: Any, finishing: StatefulReward) -> list[Any]:
+    """Functions that are called on many samples, or finish a group."""
     return [
-        group_reward(odd.elements, name="process group"),
-        group_reward(odd.elements, name="thread group", lane="thread"),
-        group_reward(odd.async_elements, name="asyncio group"),
-        odd.elements,
-        odd.async_elements,
-        reward(odd.Finishing(), name="process finish"),
-        reward(odd.Finishing(), name="thread finish", lane="thread"),
+        group_reward(plain, name="process group"),
+        group_reward(plain, name="thread group", lane="thread"),
+        group_reward(awaits, name="asyncio group"),
+        plain,
+        awaits,
+        reward(finishing, name="process finish"),
+        reward(finishing, name="thread finish", lane="thread"),
     ]
 
 
-def of_lists() -> list[Any]:
-    return [
-        group_reward(odd.whole, name="process group"),
-        group_reward(odd.whole, name="thread group", lane="thread"),
-        group_reward(odd.async_whole, name="asyncio group"),
-        odd.whole,
-        odd.async_whole,
-        reward(odd.FinishingWhole(), name="process finish"),
-    ]
+ELEMENTS = on_many(odd.elements, odd.async_elements, odd.Finishing())
+LISTS = on_many(odd.whole, odd.async_whole, odd.FinishingWhole())
 
 
 def check_error(result: RewardBatch, sample: int, function: int, words: str) -> None:
@@ -88,12 +82,12 @@ def test_row_12_values_of_samples() -> None:
 
 def test_row_12_values_as_elements() -> None:
     dicts = {kind: (make, "dict") for kind, (make, _) in odd.SINGLE.items()}
-    check(of_elements(), odd.REWARDS, {**odd.REFUSED, **dicts})
+    check(ELEMENTS, odd.REWARDS, {**odd.REFUSED, **dicts})
 
 
 def test_row_12_tensors() -> None:
     pytest.importorskip("torch")
-    check([*of_samples(), of_elements()[0]], odd.TENSORS, odd.REFUSED_TENSORS, workers=1)
+    check([*of_samples(), ELEMENTS[0]], odd.TENSORS, odd.REFUSED_TENSORS, workers=1)
 
 
 @pytest.mark.fault(
@@ -102,7 +96,7 @@ def test_row_12_tensors() -> None:
 )
 def test_row_12_lists() -> None:
     """A call that returns what is no list of the right length fails as a whole, and alone."""
-    with Dispatcher(of_lists(), workers=2, max_failure_rate=1.0) as made:
+    with Dispatcher(LISTS, workers=2, max_failure_rate=1.0) as made:
         for kind in [*odd.LISTS, *odd.BAD_LISTS]:
             result = made.score(prompts=["p"] * 4, completions=[kind] * 4, num_generations=2)
             for function in range(len(result.functions)):

@@ -4,8 +4,10 @@ hold."""
 from __future__ import annotations
 
 import asyncio
+import collections
 import decimal
 import fractions
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -123,7 +125,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "unhelpful": (Unhelpful, "Unhelpful"),
     "dict without score": (lambda: {"reward": 1.0}, r"a dict .*'reward'"),
     "dict with a bad score": (lambda: {"score": "high"}, r"a str \('high'\)|a dict \(.*'high'"),
-    "huge text": (lambda: "x" * 3_000_000, "a str .*…"),
+    "huge text": (lambda: "x" * 3_000_000, r"a str \('xxxx.*…\) is not a reward"),
 }
 
 
@@ -142,6 +144,9 @@ LISTS: dict[str, Callable[[int], Any]] = {
     "tuple": lambda n: (1.0,) * n,
     "array": lambda n: numpy("ones", n),
     "integers": lambda n: numpy("ones", n, "int64"),
+    "generator": lambda n: (1.0 for _ in range(n)),
+    "map": lambda n: map(float, ["1"] * n),
+    "deque": lambda n: collections.deque([1.0] * n),
 }
 BAD_LISTS: dict[str, tuple[Callable[[int], Any], str]] = {
     "number": (lambda n: 1.0, "float"),
@@ -152,6 +157,7 @@ BAD_LISTS: dict[str, tuple[Callable[[int], Any], str]] = {
     "short": (lambda n: [1.0] * (n - 1), r"\d rewards were returned for \d"),
     "long": (lambda n: [1.0] * (n + 1), r"\d rewards were returned for \d"),
     "empty": (lambda n: [], "0 rewards"),
+    "endless": (lambda n: itertools.count(), r"more than \d rewards were returned for \d completions"),
     "2-d": (lambda n: numpy("ones", (n, 1)), "shape"),
     "0-d": (lambda n: numpy("array", 1.0), "shape"),
 }
@@ -159,14 +165,6 @@ BAD_LISTS: dict[str, tuple[Callable[[int], Any], str]] = {
 
 def sample(completion: str) -> Any:
     return made(completion)
-
-
-async def async_sample(completion: str) -> Any:
-    return made(completion)
-
-
-def row(completions: list[str], **kwargs: Any) -> Any:
-    return [made(completion) for completion in completions]
 
 
 def elements(completions: list[str], **kwargs: Any) -> Any:

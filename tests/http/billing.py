@@ -9,7 +9,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from guerdon import Dispatcher, Limit, Server, judge
+from guerdon import Dispatcher, Limit
+from tests.http.scoring import judging
 from tests.http.server import chat_completion
 
 PRICE = {"input": 2.0, "cached": 0.5, "output": 10.0}
@@ -71,13 +72,7 @@ def rank() -> None:
     url, samples = sys.argv[1], int(sys.argv[2])
     limit = Limit(concurrency=4, key="shared-judge")
     price = {"input": 1990.1, "output": 0.0}  # 0.201 a call
-    asked = judge(
-        server=Server(url, price=price, max_cost=float(os.environ["CAP"])),
-        model="m",
-        prompt="{completion}",
-        pure=False,
-        limit=limit,
-    )
+    asked = judging(url, price=price, max_cost=float(os.environ["CAP"]), pure=False, limit=limit)
     with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=["1"] * samples)
         print(int(result.usage["judge"]["requests"]), flush=True)

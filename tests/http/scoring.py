@@ -51,14 +51,24 @@ def asked(
     usual |= {"prompt": "{completion}"} if make is judge else {}
     with server.serving(answer) as running:
         function = make(**reached({url: running.url + base, **usual, **options}, url))
-        with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-            return dispatcher.score(completions=list(completions), **(columns or {})), running
+        return scored(function, completions, **(columns or {})), running
 
 
-def score(url: str, completions: list[str], **options: Any) -> RewardBatch:
-    given = {"base_url": url, "model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1, **options}
-    with Dispatcher([judge(**reached(given))], max_failure_rate=1.0) as dispatcher:
-        return dispatcher.score(completions=completions)
+def judging(url: object, **options: Any) -> Any:
+    """A judge of completions."""
+    return judge(**reached({"base_url": url, "model": "m", "prompt": "{completion}", **options}))
+
+
+def scored(functions: Any, completions: Sequence[Any] = ("x",), **columns: Any) -> RewardBatch:
+    """One batch by a function or several."""
+    functions = functions if isinstance(functions, list) else [functions]
+    with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
+        return dispatcher.score(completions=list(completions), **columns)
+
+
+def score(url: str, completions: Sequence[str] = ("x",), **options: Any) -> RewardBatch:
+    """One batch by a judge."""
+    return scored(judging(url, **{"timeout": 20, "retries": 1, **options}), completions)
 
 
 def only(result: RewardBatch) -> Failure:

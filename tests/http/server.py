@@ -1,5 +1,4 @@
-"""A server that judges, in this process: what the package sends to it, it keeps.
-`python -m tests.http.server PORT` is one of its own."""
+"""A server that judges and keeps its requests, in this process or in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ import itertools
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.processes import started_python
 
 Answer = Callable[[str, dict[str, Any]], Any]
 
@@ -74,11 +76,15 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             found(self)
             return
-        status, reply = found if isinstance(found, tuple) else (200, found)
+        self.reply(*(found if isinstance(found, tuple) else (200, found)))
+
+    def reply(self, status: int, reply: Any) -> None:
         text = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(text)
 
@@ -97,6 +103,11 @@ def serving(answer: Answer, delay: float = 0.0, port: int = 0) -> Iterator[Serve
             thread.join()
 
 
+def silent(handler: Handler) -> None:
+    """Answers nothing until the client gives up."""
+    handler.connection.recv(1)
+
+
 def chat_completion(text: str) -> dict[str, Any]:
     """A chat completion with this text."""
     return {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": {"total_tokens": 7}}
@@ -107,16 +118,47 @@ def question(body: dict[str, Any]) -> str:
     return str(body["messages"][-1]["content"])
 
 
-def one() -> None:
-    """Judges the length of what it is asked about, on a port that is given, until it is killed;
-    after so many seconds each, if that is given too."""
-    delay = float(sys.argv[2]) if len(sys.argv) > 2 else 0.01
-    with Server(
-        lambda path, body: chat_completion(str(len(question(body)))), delay=delay, port=int(sys.argv[1])
-    ) as server:
+class RequestCounter:
+    """Counts the requests that are here at once, each for a moment.
+
+    Attributes:
+        most: The most requests so far.
+        release: What a request waits for besides, for a minute at most.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._here = self.most = 0
+        self._lock = threading.Lock()
+        self.release = threading.Event()
+        self.release.set()
+
+    def __call__(self, path: str, body: dict[str, Any]) -> Any:
+        with self._lock:
+            self._here += 1
+            self.most = max(self.most, self._here)
+        self.release.wait(60)
+        time.sleep(0.02)
+        with self._lock:
+            self._here -= 1
+        return self._answer(path, body)
+
+
+def length(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Judges the length of the question."""
+    return chat_completion(str(len(question(body))))
+
+
+def serve_alone() -> None:
+    """Judges lengths at a port, each after a delay in seconds, until it is killed."""
+    with Server(length, delay=float(sys.argv[2]), port=int(sys.argv[1])) as server:
         print("ready", flush=True)
         server.serve_forever()
 
 
-if __name__ == "__main__":
-    one()
+@contextmanager
+def server_process(port: int, delay: float = 0.01) -> Iterator[subprocess.Popen[str]]:
+    """A server in a process of its own that judges lengths."""
+    program = "from tests.http.server import serve_alone; serve_alone()"
+    with started_python(program, port, delay, says="ready", cwd=Path(__file__).parents[2]) as process:
+        yield process

@@ -52,10 +52,7 @@ def test_a_judge_sees_every_turn_and_tool_call() -> None:
     sees="the judge gets the call with its arguments, not an empty turn",
 )
 def test_a_completion_that_is_a_tool_call_is_no_empty_turn() -> None:
-    calls = [
-        {"function": {"name": "f", "arguments": {"a": 1}}},
-        {"name": "g", "arguments": {}},
-    ]
+    calls = [{"function": {"name": "f", "arguments": {"a": 1}}}, {"name": "g", "arguments": {}}]
     completion = [{"role": "assistant", "content": None, "tool_calls": calls}]
     (body,) = bodies({"completions": [completion]}, prompt="{completion}")
     assert question(body) == '[tool call] f({"a": 1})\n[tool call] g({})'
@@ -76,15 +73,7 @@ def test_messages_go_as_they_are_before_the_prompt() -> None:
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
 
 
-@pytest.mark.parametrize(
-    "image",
-    [
-        PNG,
-        URL,
-        {"bytes": PNG, "path": None},
-        bytearray(PNG),
-    ],
-)
+@pytest.mark.parametrize("image", [PNG, URL, {"bytes": PNG, "path": None}, bytearray(PNG)])
 def test_images_go_as_data_urls(image: Any) -> None:
     part = {"type": "image_url", "image_url": {"url": URL}}
     columns = {"prompts": ["What is it?"], "completions": ["A dot"], "images": [[image]]}

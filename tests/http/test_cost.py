@@ -7,10 +7,11 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 import warnings
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,30 +19,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Limit, RegistrationError, Server, Status, http_reward, judge, reward
+from guerdon import Dispatcher, Limit, RegistrationError, Status, http_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon._system.launcher import run_id
 from tests.clock import eventually
 from tests.http.billing import PRICE, Billing
-from tests.http.scoring import reached
-from tests.http.server import chat_completion, serving
+from tests.http.published_forms import answered
+from tests.http.scoring import asked, judging, scored
+from tests.http.server import chat_completion, serving, silent
 from tests.lanes.lane_helpers import ours
 
 ROOT = Path(__file__).parents[2]
 FAULTS = ("500", "429", "words", "hang", "cut")
-NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "prompt": "{completion}"}
+NOWHERE = "http://127.0.0.1:9/v1"
 
 
-def asks(url: str, **options: Any) -> Any:
-    given = {"base_url": url, "model": "m", "prompt": "{completion}", "pure": False, **options}
-    return judge(**reached(given))
+asks = partial(judging, pure=False)
 
 
 @pytest.mark.parametrize(
     "body", [{"max_tokens": 20}, {"parameters": {"max_tokens": 20}}, {"extra_body": {"max_completion_tokens": 20.0}}]
 )
 def test_a_request_bounds_its_answer_at_any_depth(body: dict[str, Any]) -> None:
-    [plan] = spec_of(judge(**reached({**NOWHERE, "body": body, "price": PRICE}))).plans
+    [plan] = spec_of(judging(NOWHERE, body=body, price=PRICE)).plans
     assert plan.cost.longest_answer == 20
 
 
@@ -83,14 +83,13 @@ def test_usage_of_a_judge_is_in_result_stats_and_log() -> None:
     sees="`cancelled`; answers count by their tokens, requests in flight as `unknown`",
 )
 def test_requests_in_flight_at_close_are_counted_as_unknown(votes: int, each: int) -> None:
-    billing, let_go = Billing(), threading.Event()
+    billing = Billing()
     unanswered: list[str] = []
 
     def answer(path: str, body: dict[str, Any]) -> Any:
         if "stuck" in body["messages"][0]["content"]:
             unanswered.append(path)
-            let_go.wait(60)
-            return 500, {}
+            return silent
         return billing(path, body)
 
     with serving(answer) as server:
@@ -99,7 +98,6 @@ def test_requests_in_flight_at_close_are_counted_as_unknown(votes: int, each: in
         eventually(lambda: len(unanswered) >= 3 * each)
         eventually(lambda: dispatcher.stats()["usage"]["judge"]["requests"] >= 2 * each)
         dispatcher.close()
-        let_go.set()
         result = pending.result()
     used = result.usage["judge"]
     assert (used["requests"], used["unknown"]) == (5 * each, 3 * each)
@@ -109,8 +107,8 @@ def test_requests_in_flight_at_close_are_counted_as_unknown(votes: int, each: in
 
 
 def test_without_a_price_there_is_no_cost() -> None:
-    with serving(Billing()) as server, Dispatcher([asks(server.url)]) as dispatcher:
-        result = dispatcher.score(completions=["1"])
+    with serving(Billing()) as server:
+        result = scored(asks(server.url), ["1"])
         assert math.isnan(result.usage["judge"]["cost"])
         assert result.usage["judge"]["prompt_tokens"] == 101
         assert "cost" not in repr(result)
@@ -121,16 +119,14 @@ def test_a_reward_service_may_report_too() -> None:
         count = len(body["completions"])
         return {"rewards": [1.0] * count, "usage": {"prompt_tokens": 10 * count, "total_tokens": 10 * count}}
 
-    with serving(answer) as server:
-        service = http_reward(
-            server=Server(server.url, price={"input": 1e6, "output": 0}), columns=["completion"], batch_size=4
-        )
-        with Dispatcher([service]) as dispatcher:
-            used = dispatcher.score(completions=["a"] * 8).usage["http_reward"]
-            assert (used["requests"], used["prompt_tokens"], used["cost"]) == (2, 80, 80.0)
-    with serving(lambda path, body: {"score": 1.0}) as server, Dispatcher([http_reward(server.url)]) as dispatcher:
-        used = dispatcher.score(prompts=["p"], completions=["a"]).usage["http_reward"]
-        assert (used["requests"], used["unknown"], used["prompt_tokens"]) == (1, 1, 0)
+    service = partial(http_reward, columns=["completion"])
+    result, _ = asked(answer, ["a"] * 8, make=service, batch_size=4, price={"input": 1e6, "output": 0})
+    used = result.usage["http_reward"]
+    assert result.rewards.ravel().tolist() == [1.0] * 8
+    assert (used["requests"], used["prompt_tokens"], used["cost"]) == (2, 80, 80.0)
+    result, _ = asked(lambda path, body: {"score": 1.0}, make=service)
+    used = result.usage["http_reward"]
+    assert (used["requests"], used["unknown"], used["prompt_tokens"]) == (1, 1, 0)
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -140,9 +136,7 @@ def test_counted_tokens_equal_billed_ones(faults: list[list[str]], retries: int)
     billing = Billing()
     texts = [" ".join([str(sample), *kinds]) for sample, kinds in enumerate(faults)]
     with serving(billing) as server:
-        asked = asks(server.url, price=PRICE, retries=retries, timeout=1.5)
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=texts)
+        result = scored(asks(server.url, price=PRICE, retries=retries, timeout=1.5), texts)
     used, bill = result.usage["judge"], billing.tokens
     assert used["requests"] == sum(billing.requests.values())
     assert used["unknown"] == billing.requests["hang"] + billing.requests["cut"]
@@ -156,8 +150,8 @@ def test_calls_beyond_the_cap_fail_at_once_and_the_policy_says_what_happens() ->
     with serving(billing) as server:
         one = {"input": 1e4, "output": 0.0}  # 1.01 a call
         limit = Limit(rpm=240, concurrency=1)
-        asked = asks(server.url, price=one, max_cost=4.0, on_failure=-1.0, limit=limit)
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
+        capped = asks(server.url, price=one, max_cost=4.0, on_failure=-1.0, limit=limit)
+        with Dispatcher([capped], max_failure_rate=1.0) as dispatcher:
             start = time.monotonic()
             result = dispatcher.score(completions=["1"] * 500)
             assert time.monotonic() - start < 30, "at 240 a minute 500 would take two"
@@ -182,9 +176,8 @@ def test_calls_beyond_the_cap_fail_at_once_and_the_policy_says_what_happens() ->
 def test_requests_whose_cost_nobody_knows_count_toward_the_cap() -> None:
     with serving(Billing()) as server:
         one = {"input": 1e4, "output": 0.0}  # 1.01 a call
-        asked = asks(server.url, price=one, max_cost=4.0, limit=Limit(concurrency=1), timeout=1.5, retries=0)
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["1", *[f"{number} hang" for number in range(2, 6)]])
+        capped = asks(server.url, price=one, max_cost=4.0, limit=Limit(concurrency=1), timeout=1.5, retries=0)
+        result = scored(capped, ["1", *[f"{number} hang" for number in range(2, 6)]])
     reasons = [failure.reason for failure in result.failures()]
     assert sum("no answer within" in reason for reason in reasons) == 2
     assert "1.010000 spent on 1 requests and about 2.020000 on 2 of unknown cost, about 1.010000 each" in reasons[-1]
@@ -197,9 +190,8 @@ def test_the_cap_is_passed_by_no_more_than_what_is_in_flight_costs_beyond_the_me
         return {**chat_completion("1"), "usage": {"prompt_tokens": tokens, "completion_tokens": 0}}
 
     with serving(answer, delay=0.002) as server:
-        asked = asks(server.url, price={"input": 1e6, "output": 0}, max_cost=300, limit=Limit(concurrency=16))
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["x" * (n % 50) for n in range(400)])
+        capped = asks(server.url, price={"input": 1e6, "output": 0}, max_cost=300, limit=Limit(concurrency=16))
+        result = scored(capped, ["x" * (n % 50) for n in range(400)])
     cost = result.usage["judge"]["cost"]
     assert 300 - 16 * 7 <= cost <= 300 + 16 * (7 - 4 + 1), cost
 
@@ -219,9 +211,8 @@ def test_a_cap_is_exceeded_by_no_more_than_one_request(reports: bool, max_tokens
     with serving(answer, delay=0.002) as server, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         price = {"input": 0, "output": 1e6}
-        one = asks(server.url, price=price, max_cost=400, limit=Limit(concurrency=64), max_tokens=max_tokens)
-        with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["x"] * 300)
+        capped = asks(server.url, price=price, max_cost=400, limit=Limit(concurrency=64), max_tokens=max_tokens)
+        result = scored(capped, ["x"] * 300)
     assert sum(bill) <= 400 + 50, sum(bill)
     assert len(bill) == result.usage["judge"]["requests"] < 300
     if reports:
@@ -232,19 +223,12 @@ def test_a_cap_is_exceeded_by_no_more_than_one_request(reports: bool, max_tokens
 
 
 def test_cache_writes_have_their_price() -> None:
-    usage = {
-        "input_tokens": 10,
-        "cache_creation_input_tokens": 1000,
-        "cache_read_input_tokens": 100,
-        "output_tokens": 5,
-    }
-    reply = {"content": [{"type": "text", "text": "Score: 7"}], "stop_reason": "end_turn", "usage": usage}
-    price = {"input": 3.0, "cached": 0.3, "cache_write": 3.75, "output": 15.0}
-    with serving(lambda path, body: reply) as server:
-        for given, cost in ((price, 30 + 30 + 3750 + 75), ({"input": 3.0, "output": 15.0}, 3330 + 75)):
-            with Dispatcher([asks(server.url, api="anthropic", price=given)]) as dispatcher:
-                used = dispatcher.score(completions=["a"]).usage["judge"]
-            assert used["cost"] == pytest.approx(cost / 1e6)
+    cached = {"cache_creation_input_tokens": 1000, "cache_read_input_tokens": 100}
+    reply = {**answered("anthropic", "Score: 7"), "usage": {"input_tokens": 10, **cached, "output_tokens": 5}}
+    plain = {"input": 3.0, "output": 15.0}
+    for price, cost in (({**plain, "cached": 0.3, "cache_write": 3.75}, 30 + 30 + 3750 + 75), (plain, 3330 + 75)):
+        result, _ = asked(lambda path, body: reply, api="anthropic", price=price)
+        assert result.usage["judge"]["cost"] == pytest.approx(cost / 1e6)
 
 
 def test_a_dispatchers_cap_is_for_all_its_functions() -> None:
@@ -263,11 +247,8 @@ def test_a_dispatchers_cap_is_for_all_its_functions() -> None:
 
 
 def test_the_answers_of_a_judge_are_kept_also_where_it_has_no_score() -> None:
-    with serving(Billing()) as server:
-        asked = asks(server.url, keep_answers=True, retries=0)
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["7", "8 words", "9 500"])
-            extra = result.extra
+    result, _ = asked(Billing(), ["7", "8 words", "9 500"], keep_answers=True)
+    extra = result.extra
     assert extra["judge/answer"] == ["Score: 7", "no idea", None]
     assert extra["judge/request_id"] == ["answer-7-1", "answer-8-1", None]
     assert extra["judge/model"] == ["judge-2026", "judge-2026", None]
@@ -278,9 +259,9 @@ def test_the_answers_of_a_judge_are_kept_also_where_it_has_no_score() -> None:
 
 def test_a_dispatcher_needs_a_price_for_its_cap() -> None:
     with pytest.raises(RegistrationError, match="none of the functions has a price="):
-        Dispatcher([judge(**NOWHERE)], max_cost=1.0)
+        Dispatcher([judging(NOWHERE)], max_cost=1.0)
     with pytest.raises(RegistrationError, match="max_cost=-1"):
-        Dispatcher([judge(**reached({**NOWHERE, "price": PRICE}))], max_cost=-1)
+        Dispatcher([judging(NOWHERE, price=PRICE)], max_cost=-1)
 
 
 def ranks(url: str, folder: Path, count: int, **environment: str) -> tuple[list[int], list[subprocess.Popen[str]]]:
@@ -340,35 +321,20 @@ def test_the_name_of_a_run() -> None:
     assert run_id({"GUERDON_RUN_ID": "mine", "TORCHELASTIC_RUN_ID": "a"}) == "mine"
 
 
-class FakeRay:
-    """What `run_id` asks of Ray."""
-
-    joined = True
-
-    def is_initialized(self) -> bool:
-        return self.joined
-
-    def get_runtime_context(self) -> FakeRay:
-        return self
-
-    def get_session_name(self) -> str:
-        return "session_2026-11-23_07-14-05_123456_1"
-
-    def get_job_id(self) -> str:
-        return "01000000"
-
-
 def test_a_run_of_ray_is_its_session_and_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", FakeRay())
+    session = "session_2026-11-23_07-14-05_123456_1"
+    context = SimpleNamespace(get_session_name=lambda: session, get_job_id=lambda: "01000000")
+    ray: Any = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "ray", ray)
     assert run_id({}) == "2026-11-23_07-14-05_123456_1-01000000"
     assert run_id({"SLURM_JOB_ID": "17", "TORCHELASTIC_RUN_ID": "none"}).endswith("-01000000")
     assert run_id({"TORCHELASTIC_RUN_ID": "a"}) == "a"
     assert run_id({"GUERDON_RUN_ID": "mine"}) == "mine"
-    monkeypatch.setattr(FakeRay, "joined", False)
+    ray.is_initialized = lambda: False
     assert run_id({"SLURM_JOB_ID": "17"}) == "17"
     # An older Ray has no session's name; another module of that name has nothing.
-    monkeypatch.setattr(FakeRay, "joined", True)
-    monkeypatch.delattr(FakeRay, "get_session_name")
+    ray.is_initialized = lambda: True
+    del context.get_session_name
     assert run_id({}) == ""
     monkeypatch.setitem(sys.modules, "ray", object())
     assert run_id({"SLURM_JOB_ID": "17"}) == "17"

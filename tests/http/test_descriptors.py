@@ -7,14 +7,13 @@ Each trainer is a process of its own, under a real limit on descriptors.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.http.server import Server, chat_completion, serving
+from tests.http.server import Server, length, serving
+from tests.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 IN_FLIGHT = 64
@@ -23,7 +22,8 @@ IN_FLIGHT = 64
 OTHERS = 64 + 24
 TRAINER = """
 import json, os, resource, sys, warnings
-from guerdon import Dispatcher, GuerdonError, Limit, QuietRewardWarning, judge
+from guerdon import Dispatcher, GuerdonError, Limit, QuietRewardWarning
+from tests.http.scoring import judging
 
 first, *others = sys.argv[4:]
 opened = len(os.listdir("/proc/self/fd"))
@@ -31,7 +31,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (opened + int(sys.argv[1]), opened + 
 found = {"refused": None, "limits": [], "warnings": [], "scores": []}
 warnings.showwarning = lambda message, *_: found["warnings"].append(str(message))
 warnings.simplefilter("ignore", QuietRewardWarning)  # this judge always says the same
-asked = judge(base_url=first, model="m", prompt="{completion}", limit=Limit(concurrency=int(sys.argv[3])), pure=False)
+asked = judging(first, limit=Limit(concurrency=int(sys.argv[3])), pure=False)
 
 def score():
     found["scores"] += dispatcher.score(completions=["abc"] * 256, num_generations=4).rewards.ravel().tolist()
@@ -53,20 +53,15 @@ print(json.dumps(found))
 def trainer(servers: list[Server], soft: int, hard: int, in_flight: int = IN_FLIGHT) -> dict[str, Any]:
     """What a trainer saw that begins with the first server and goes on with the others, then with
     all of them. Limits don't count what it has open as it begins."""
-    command = [sys.executable, "-c", TRAINER, str(soft), str(hard), str(in_flight)]
-    command += [f"{server.url}/v1" for server in servers]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    addresses = [f"{server.url}/v1" for server in servers]
+    done = run_python(TRAINER, soft, hard, in_flight, *addresses, cwd=ROOT)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 @pytest.fixture
 def servers() -> Any:
-    def answer(path: str, body: dict[str, Any]) -> Any:
-        return chat_completion("3")
-
-    with serving(answer) as one, serving(answer) as two, serving(answer) as three:
+    with serving(length) as one, serving(length) as two, serving(length) as three:
         yield [one, two, three]
 
 

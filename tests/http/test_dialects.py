@@ -46,85 +46,61 @@ def asked(answer: Any, base: str = "/v1", **options: Any) -> tuple[Any, Any, str
 
 
 # Answers in OpenAI's form with more fields than OpenAI's, and the usage that they state.
-PROVIDERS: list[tuple[str, dict[str, Any], dict[str, float]]] = [
-    (  # https://ai.google.dev/gemini-api/docs/openai: the total has the tokens of its thoughts
-        "gemini",
-        {
-            "choices": [{"finish_reason": "stop", "index": 0, "message": {"content": "Score: 8", "role": "assistant"}}],
-            "created": 1764374400,
-            "id": "aBcD",
-            "model": "gemini-2.5-flash",
-            "object": "chat.completion",
-            "usage": {"completion_tokens": 3, "prompt_tokens": 20, "total_tokens": 90},
-        },
+# Each row has fields of the answer, the choice, the message and the usage, and the counted usage.
+PROVIDERS: dict[str, tuple[dict[str, Any], ...]] = {
+    # https://ai.google.dev/gemini-api/docs/openai: the total has the tokens of its thoughts
+    "gemini": (
+        {"created": 1764374400, "id": "aBcD", "model": "gemini-2.5-flash", "object": "chat.completion"},
+        {},
+        {},
+        {"total_tokens": 90},
         {"prompt_tokens": 20.0, "completion_tokens": 70.0},
     ),
-    (  # https://learn.microsoft.com/azure/ai-foundry/openai/reference
-        "azure",
+    # https://learn.microsoft.com/azure/ai-foundry/openai/reference
+    "azure": (
+        {"model": "gpt-4.1-mini", "prompt_filter_results": [{"content_filter_results": {}, "prompt_index": 0}]},
+        {"content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}, "logprobs": None},
+        {"annotations": [], "refusal": None},
         {
-            "choices": [
-                {
-                    "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}},
-                    "finish_reason": "stop",
-                    "index": 0,
-                    "logprobs": None,
-                    "message": {"annotations": [], "content": "Score: 8", "refusal": None, "role": "assistant"},
-                }
-            ],
-            "model": "gpt-4.1-mini-2025-04-14",
-            "object": "chat.completion",
-            "prompt_filter_results": [{"content_filter_results": {}, "prompt_index": 0}],
-            "usage": {
-                "completion_tokens": 3,
-                "completion_tokens_details": {"audio_tokens": 0, "reasoning_tokens": 0},
-                "prompt_tokens": 20,
-                "prompt_tokens_details": {"cached_tokens": 0},
-                "total_tokens": 23,
-            },
+            "completion_tokens_details": {"audio_tokens": 0, "reasoning_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": 0},
         },
         {"prompt_tokens": 20.0, "completion_tokens": 3.0},
     ),
-    (  # https://docs.litellm.ai/docs/providers/bedrock: a model of Anthropic's behind its proxy
-        "litellm",
+    # https://docs.litellm.ai/docs/providers/bedrock: a model of Anthropic's behind its proxy
+    "litellm": (
+        {"model": "claude-sonnet-4", "service_tier": None, "system_fingerprint": None},
+        {},
+        {"function_call": None, "provider_specific_fields": None, "tool_calls": None},
         {
-            "choices": [
-                {
-                    "finish_reason": "stop",
-                    "index": 0,
-                    "message": {
-                        "content": "Score: 8",
-                        "function_call": None,
-                        "provider_specific_fields": None,
-                        "role": "assistant",
-                        "tool_calls": None,
-                    },
-                }
-            ],
-            "model": "claude-sonnet-4",
-            "object": "chat.completion",
-            "service_tier": None,
-            "system_fingerprint": None,
-            "usage": {
-                "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 5,
-                "completion_tokens": 3,
-                "completion_tokens_details": None,
-                "prompt_tokens": 20,
-                "prompt_tokens_details": {"cached_tokens": 5, "text_tokens": None},
-                "total_tokens": 23,
-            },
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 5,
+            "completion_tokens_details": None,
+            "prompt_tokens_details": {"cached_tokens": 5, "text_tokens": None},
         },
         {"prompt_tokens": 20.0, "cached_tokens": 5.0, "completion_tokens": 3.0},
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("answer", "usage"), [row[1:] for row in PROVIDERS], ids=[row[0] for row in PROVIDERS])
-def test_answers_of_providers_with_openais_form(answer: dict[str, Any], usage: dict[str, float]) -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_answers_of_providers_with_openais_form(provider: str) -> None:
+    more, choice, message, usage, counted = PROVIDERS[provider]
+    answer = {
+        "choices": [
+            {
+                "finish_reason": "stop",
+                "index": 0,
+                "message": {"content": "Score: 8", "role": "assistant", **message},
+                **choice,
+            }
+        ],
+        "usage": {"completion_tokens": 3, "prompt_tokens": 20, "total_tokens": 23, **usage},
+        **more,
+    }
     result, *_ = asked(answer, prompt="Rate {completion}")
     assert result.rewards.item() == 8.0
-    stated = result.usage["judge"]
-    assert {name: stated[name] for name in usage} == usage
+    assert result.usage["judge"].items() >= counted.items()
 
 
 def test_openai_responses() -> None:
@@ -289,10 +265,7 @@ def test_the_newer_name_of_the_longest_answer() -> None:
         assert name in b"".join(piece for piece in plan.body if isinstance(piece, bytes)).replace(b" ", b"")
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["/openai/v1", "/openai/deployments/gpt?api-version=2024-10-21"],
-)
+@pytest.mark.parametrize("address", ["/openai/v1", "/openai/deployments/gpt?api-version=2024-10-21"])
 def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The setting of docs/judges.md: a header for the key, and a version in the address."""
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-secret")

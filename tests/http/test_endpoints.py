@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 import warnings
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Status, http_reward, judge
+from guerdon import Dispatcher, GuerdonWarning, Limit, Status, http_reward
 from tests.clock import eventually
+from tests.http.scoring import judging
 from tests.http.server import chat_completion, free_port, serving
 
 
@@ -19,13 +21,27 @@ def test_the_tokens_of_a_judge_are_those_that_its_server_tells() -> None:
         return {**chat_completion("1"), "usage": {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}}
 
     limit = Limit(tpm=62_500)  # 50 tokens a call, 49 ms each; unknown ones count as 1000, a second
+    with serving(answer) as server, Dispatcher([judging(server.url, limit=limit)]) as dispatcher:
+        begun = time.monotonic()
+        result = dispatcher.score(completions=[f"x{index}" for index in range(30)])
+        assert set(result.status.ravel().tolist()) == {Status.OK}
+        assert 30 * 0.048 - 0.1 <= time.monotonic() - begun < 20
+
+
+def test_calls_of_batches_in_turn_wait_for_no_other_to_end() -> None:
+    at_once = 32
+    all_here = threading.Barrier(at_once)
+
+    def answer(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        all_here.wait(20)  # nothing is answered before all have come
+        return chat_completion("7")
+
     with serving(answer) as server:
-        graded = judge(base_url=server.url, model="m", prompt="{completion}", limit=limit)
-        with Dispatcher([graded]) as dispatcher:
-            begun = time.monotonic()
-            result = dispatcher.score(completions=[f"x{index}" for index in range(30)])
-            assert set(result.status.ravel().tolist()) == {Status.OK}
-            assert 30 * 0.048 - 0.1 <= time.monotonic() - begun < 20
+        limit = Limit(concurrency=at_once)
+        with Dispatcher([judging(server.url, limit=limit, pure=False, timeout=20, retries=0)]) as dispatcher:
+            for _ in range(60):
+                result = dispatcher.score(completions=["a"] * at_once)
+                assert result.rewards.ravel().tolist() == [7.0] * at_once
 
 
 @pytest.mark.parametrize("batch", [None, 1])
@@ -45,7 +61,7 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
 
     with serving(busy) as server:
         if batch is None:
-            one = judge(base_url=server.url, model="m", prompt="{completion}")
+            one = judging(server.url)
         else:
             one = http_reward(server.url, columns=["completion"], batch_size=batch, name="judge")
         with Dispatcher([one]) as dispatcher:
@@ -71,7 +87,7 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
 )
 def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() -> None:
     port = free_port()
-    graded = judge(base_url=f"http://127.0.0.1:{port}", model="m", prompt="{completion}", name="graded")
+    graded = judging(f"http://127.0.0.1:{port}", name="graded")
     with warnings.catch_warnings(record=True) as caught, Dispatcher([graded]) as dispatcher:
         warnings.simplefilter("always")
         pending = dispatcher.submit(completions=[f"x{index}" for index in range(40)])

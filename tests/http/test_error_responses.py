@@ -6,30 +6,24 @@ import base64
 import re
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Journal, Limit, Server, Status, http_reward, judge, parse, reward
+from guerdon import Dispatcher, Journal, Limit, Status, http_reward, parse, reward
 from tests.clock import eventually
 from tests.faults import fault
-from tests.http.scoring import only, score
-from tests.http.server import Handler, chat_completion, free_port, question, serving
+from tests.http.scoring import asked, judging, only, score
+from tests.http.server import Handler, chat_completion, free_port, question, server_process, serving, silent
 
-ROOT = Path(__file__).parents[2]
 SECRET = "sk-very-secret"
 BROKEN = "ConnectionError: 127.0.0.1:"
 GOOD = chat_completion("Score: 7")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-
-Fate = Callable[[Handler], None]
 
 
 def reset(handler: Handler) -> None:
@@ -57,10 +51,6 @@ def endless(handler: Handler) -> None:
 def too_long(handler: Handler) -> None:
     handler.wfile.write(HEAD % (1 << 40))
     silent(handler)
-
-
-def silent(handler: Handler) -> None:
-    handler.connection.recv(1)  # until the other side gives up
 
 
 def drip(handler: Handler) -> None:
@@ -154,38 +144,41 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
             handler.wfile.write(head.encode())
 
         with serving(lambda path, body: away) as server:
-            failure = only(score(server.url, ["x"], api_key_env="JUDGE_API_KEY"))
+            failure = only(score(server.url, api_key_env="JUDGE_API_KEY"))
             assert (failure.attempts, len(server.bodies)) == (1, 1)
         assert elsewhere.bodies == []
     assert "redirects are not followed" in failure.reason
 
 
-@pytest.mark.fault(
-    "a judge's server answers 401 with a body that never ends",
-    sees="`error` with the status, a second later; not a timeout",
+def hangs(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 1000\r\n\r\nno such key")
+    silent(handler)
+
+
+@pytest.mark.parametrize(
+    ("fate", "reasons"),
+    [
+        fault(
+            "a judge's server answers 401 with a body that never ends",
+            sees="`error` with the status, a second later; not a timeout",
+            of=(hangs, ['answered 401 Unauthorized (check the API key): "no such key"']),
+        ),
+        fault(
+            "a judge's account has no quota left",
+            sees="`error` with the server's words at once; nothing waits for it",
+            of=(
+                (429, {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}),
+                ["(the quota is used up)", "You exceeded your current quota"],
+            ),
+        ),
+    ],
 )
-def test_an_error_whose_body_hangs_is_known_by_its_status() -> None:
-    def hangs(handler: Handler) -> None:
-        handler.wfile.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 1000\r\n\r\nno such key")
-        silent(handler)
-
-    with serving(lambda path, body: hangs) as server:
-        failure = only(score(server.url, ["x"]))
-    assert (failure.status, failure.attempts) == (Status.ERROR, 1)
-    assert 'answered 401 Unauthorized (check the API key): "no such key"' in failure.reason
-
-
-@pytest.mark.fault(
-    "a judge's account has no quota left", sees="`error` with the server's words at once; nothing waits for it"
-)
-def test_a_quota_that_is_used_up_ends_at_once() -> None:
-    words = {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}
-    with serving(lambda path, body: (429, words)) as server:
-        failure = only(score(server.url, ["x"], retries=3))
+def test_hopeless_requests_are_made_once(fate: Any, reasons: list[str]) -> None:
+    with serving(lambda path, body: fate) as server:
+        failure = only(score(server.url, retries=3))
         assert len(server.bodies) == 1
-    assert failure.attempts == 1
-    assert "(the quota is used up)" in failure.reason
-    assert "You exceeded your current quota" in failure.reason
+    assert (failure.status, failure.attempts) == (Status.ERROR, 1)
+    assert all(reason in failure.reason for reason in reasons), failure.reason
 
 
 @pytest.mark.parametrize(
@@ -200,7 +193,7 @@ def test_a_quota_that_is_used_up_ends_at_once() -> None:
 def test_an_overloaded_server_throttles(overloaded: Any) -> None:
     fates = [overloaded] * 3
     with serving(lambda path, body: fates.pop() if fates else GOOD) as server:
-        result = score(server.url, ["x"], retries=0)
+        result = score(server.url, retries=0)
         assert len(server.bodies) == 4
     assert result.rewards.item() == 7.0
 
@@ -221,7 +214,7 @@ def test_gemini_says_in_a_list_when_to_come_again(status: int) -> None:
         return GOOD if len(came) > 1 else (status, [{"error": error}])
 
     with serving(answer) as server:
-        result = score(server.url, ["x"], retries=0)
+        result = score(server.url, retries=0)
     assert result.rewards.item() == 7.0
     assert came[1] - came[0] >= 1.5
 
@@ -234,11 +227,8 @@ def test_a_number_that_ends_with_its_connection_is_an_error() -> None:
     def cut(handler: Handler) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n0.9")
 
-    with serving(lambda path, body: cut) as server:
-        graded = http_reward(url=server.url, name="graded", retries=0)
-        with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
-            failure = only(dispatcher.score(prompts=["p"], completions=["x"]))
-    assert "it may be cut off" in failure.reason
+    result, _ = asked(lambda path, body: cut, make=http_reward, columns={"prompts": ["p"]})
+    assert "it may be cut off" in only(result).reason
 
 
 @pytest.mark.fault(
@@ -285,37 +275,15 @@ def test_no_tls_where_it_is_asked_for() -> None:
 )
 def test_a_server_that_is_killed_and_started_again() -> None:
     port = free_port()
-
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.http.server", str(port)]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        return process
-
-    def end(process: subprocess.Popen[str]) -> None:
-        process.kill()
-        process.communicate()
-
     texts = ["x" * (index % 50) for index in range(400)]
-    graded = judge(
-        base_url=f"http://127.0.0.1:{port}",
-        model="m",
-        prompt="{completion}",
-        limit=Limit(concurrency=8),
-        retries=50,
-        timeout=20,
-    )
-    server = start()
-    try:
-        with Dispatcher([graded]) as dispatcher:
-            pending = dispatcher.submit(completions=texts)
-            next(iter(pending.groups()))
-            end(server)
-            server = start()
+    graded = judging(f"http://127.0.0.1:{port}", limit=Limit(concurrency=8), retries=50, timeout=20)
+    with Dispatcher([graded]) as dispatcher, server_process(port) as server:
+        pending = dispatcher.submit(completions=texts)
+        next(iter(pending.groups()))
+        server.kill()
+        server.wait()
+        with server_process(port):
             result = pending.result(timeout=100)
-    finally:
-        end(server)
     np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])
     assert result.attempts.max() > 1
 
@@ -329,7 +297,7 @@ def test_no_part_of_a_key_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     echo = "Incorrect API key provided: sk-very****wxyz, which begins with sk-very-secr and ends with 23456789wxyz"
     for answer in [(401, {"error": echo}), {"choices": echo}, {"choices": [{"message": {"content": echo}}]}]:
         with serving(lambda path, body, answer=answer: answer) as server:
-            failure = only(score(server.url, ["x"], api_key_env="JUDGE_API_KEY", parse=parse.tag("s"), retries=0))
+            failure = only(score(server.url, api_key_env="JUDGE_API_KEY", parse=parse.tag("s"), retries=0))
         assert "Incorrect API key provided: …****…, which begins with … and ends with …" in failure.reason, (
             failure.reason
         )
@@ -343,7 +311,7 @@ def test_no_key_is_kept_that_a_server_echoes(monkeypatch: pytest.MonkeyPatch, tm
     journal, cache = tmp_path / "journal", tmp_path / "cache"
     with serving(lambda path, body: reply) as server:
         options = {"parse": parse.tag("s"), "keep_answers": True, "api_key_env": "JUDGE_API_KEY", "cache": cache}
-        graded = judge(base_url=server.url, model="m", prompt="{completion}", **options)
+        graded = judging(server.url, **options)
         with Dispatcher([graded], journal=Journal(journal, texts=True)) as dispatcher:
             result = dispatcher.score(completions=["x"])
     assert result.rewards.item() == 7.0
@@ -371,9 +339,7 @@ def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.Capt
         return 1.0
 
     with serving(refused) as server:
-        graded = judge(
-            server=Server(server.url, api_key_file=str(file)), model="m", prompt="{completion}", name="graded"
-        )
+        graded = judging(server.url, api_key_file=str(file), name="graded")
         worked = tmp_path / "worked"
         with Dispatcher([graded, reward(works)], max_failure_rate=1.0, workers=1) as dispatcher:
             pending = dispatcher.submit(completions=[str(worked)])

@@ -15,8 +15,9 @@ from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.findings import findings
 from guerdon._insight.report.summary import summarise
+from tests.http.scoring import only, scored
 from tests.http.server import Server as Served
-from tests.http.server import chat_completion, free_port, question, serving
+from tests.http.server import chat_completion, free_port, length, serving
 
 ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
 
@@ -24,7 +25,7 @@ ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "r
 @pytest.fixture
 def second() -> Iterator[Served]:
     """A judge that gives the length of what it is asked about."""
-    with serving(lambda path, body: chat_completion(str(len(question(body))))) as server:
+    with serving(length) as server:
         yield server
 
 
@@ -33,18 +34,13 @@ def graded(url: str, second: Served, **options: Any) -> Any:
     return judge(**{**ASK, "base_url": url, "name": "small", "fallback": other, **options})
 
 
-def scored(function: Any, completions: list[str]) -> Any:
-    with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-        return dispatcher.score(completions=completions)
-
-
 @pytest.mark.fault(
     "a judge fails on some samples, and has a `fallback`",
     sees="the second judge's scores there, and the first one's reason in `extra`",
 )
 def test_samples_on_which_the_first_judge_fails_go_to_the_second(second: Served) -> None:
     def first(path: str, body: dict[str, Any]) -> Any:
-        asked = str(body["messages"][0]["content"])
+        asked = body["messages"][0]["content"]
         return (500, {"error": "out of memory"}) if asked == "bad" else chat_completion("7")
 
     with serving(first) as server:
@@ -110,9 +106,8 @@ def test_a_fallback_that_answers_everything_is_seen_in_log_and_report(second: Se
             log_metric=lambda name, value: logged.setdefault(name, []).append(value),
         )
     assert logged["guerdon/small/fallback_frac"] == [1.0]
-    (found,) = (
-        one for one in findings(aggregates(summarise(find_parts(str(tmp_path))))) if "fallback" in one["message"]
-    )
+    every = findings(aggregates(summarise(find_parts(str(tmp_path)))))
+    (found,) = (one for one in every if "fallback" in one["message"])
     assert found["severity"] == "warning"
     assert found["message"].startswith("small has 100 % of its scores from its fallback")
     assert "can't connect" in found["message"]
@@ -120,17 +115,11 @@ def test_a_fallback_that_answers_everything_is_seen_in_log_and_report(second: Se
 
 def test_both_reasons_are_told_where_both_fail() -> None:
     with serving(lambda path, body: (400, {"error": path})) as server:
-        function = judge(
-            **ASK, base_url=f"{server.url}/a", fallback=judge(**ASK, base_url=f"{server.url}/b", name="other")
-        )
-        with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["x"])
-    assert result.status.item() == Status.ERROR
-    (failure,) = result.failures()
-    assert "judge: " in failure.reason
-    assert "/a/chat/completions" in failure.reason
-    assert "; other: " in failure.reason
-    assert "/b/chat/completions" in failure.reason
+        other = judge(**ASK, base_url=f"{server.url}/b", name="other")
+        failure = only(scored(judge(**ASK, base_url=f"{server.url}/a", fallback=other)))
+    assert failure.status is Status.ERROR
+    for part in ("judge: ", "/a/chat/completions", "; other: ", "/b/chat/completions"):
+        assert part in failure.reason
 
 
 def test_a_fallback_of_several_functions_shows_which_one_scored(second: Served) -> None:
@@ -152,8 +141,8 @@ def test_a_fallback_of_several_functions_shows_which_one_scored(second: Served) 
 def test_a_reward_service_can_stand_in() -> None:
     with serving(lambda path, body: {"score": 0.5}) as service:
         other = http_reward(service.url, name="service")
-        with Dispatcher([judge(**ASK, base_url=f"http://127.0.0.1:{free_port()}", fallback=other)]) as dispatcher:
-            assert dispatcher.score(prompts=["p"], completions=["x"]).rewards.item() == 0.5
+        function = judge(**ASK, base_url=f"http://127.0.0.1:{free_port()}", fallback=other)
+        assert scored(function, prompts=["p"]).rewards.item() == 0.5
 
 
 URL = "http://127.0.0.1:9/v1"
@@ -189,9 +178,8 @@ def test_a_judge_with_votes_stands_in(second: Served) -> None:
 
 
 def test_each_of_both_has_its_own_prompt_and_parser(second: Served) -> None:
-    other = judge(
-        server=Server(second.url), model="m", prompt="{prompt}", parse=parse.number(range=(0, 100)), name="large"
-    )
+    way = parse.number(range=(0, 100))
+    other = judge(server=Server(second.url), model="m", prompt="{prompt}", parse=way, name="large")
     with (
         serving(lambda path, body: (422, {})) as server,
         Dispatcher([judge(**ASK, base_url=server.url, fallback=other)]) as dispatcher,

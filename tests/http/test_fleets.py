@@ -4,51 +4,32 @@ from __future__ import annotations
 
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-import guerdon
-from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, Status, http_reward, judge
+from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, Status, http_reward
 from tests.clock import eventually as wait_for
-from tests.http.scoring import reached
-from tests.http.server import Server, chat_completion, free_port, question, serving
+from tests.http.scoring import judging, only, scored
+from tests.http.server import Answer, Server, free_port, length, question, server_process, serving, silent
 
-ROOT = Path(__file__).parents[2]
-
-
-def length(path: str, body: dict[str, Any]) -> Any:
-    return chat_completion(str(len(question(body))))
+# The texts repeat, and requests are counted.
+asked = partial(judging, pure=False)
 
 
 @contextmanager
-def replicas(delays: list[float]) -> Iterator[tuple[list[str], list[subprocess.Popen[str]]]]:
-    """Servers that are processes of their own, each with its delay."""
+def several(count: int, answer: Answer = length, delay: float = 0.0) -> Iterator[list[Server]]:
     with ExitStack() as stack:
-        ports = [free_port() for _ in delays]
-        running = []
-        for port, delay in zip(ports, delays, strict=True):
-            command = [sys.executable, "-m", "tests.http.server", str(port), str(delay)]
-            one = stack.enter_context(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
-            stack.callback(one.kill)
-            running.append(one)
-        for one in running:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
-        yield [f"http://127.0.0.1:{port}/v1" for port in ports], running
+        yield [stack.enter_context(serving(answer, delay)) for _ in range(count)]
 
 
-def asked(addresses: object, **options: Any) -> Any:
-    # The texts repeat, and requests are counted.
-    given = {"base_url": addresses, "model": "m", "prompt": "{completion}", "pure": False, **options}
-    return judge(**reached(given))
+def urls(servers: list[Server]) -> list[str]:
+    return [server.url for server in servers]
 
 
 @pytest.mark.fault(
@@ -57,7 +38,11 @@ def asked(addresses: object, **options: Any) -> Any:
 )
 def test_one_of_eight_dies_one_hangs_and_one_is_slow() -> None:
     completions = ["x" * (1 + index % 50) for index in range(800)]
-    with replicas([0.02] * 7 + [0.4]) as (addresses, processes):
+    ports = [free_port() for _ in range(8)]
+    addresses = [f"http://127.0.0.1:{port}/v1" for port in ports]
+    with ExitStack() as stack:
+        delays = [0.02] * 7 + [0.4]
+        processes = [stack.enter_context(server_process(*one)) for one in zip(ports, delays, strict=True)]
         made = asked(addresses, limit=Limit(concurrency=64), timeout=6.0, retries=10)
         with Dispatcher([made]) as dispatcher:
             endpoints = dispatcher.endpoints("judge")
@@ -100,19 +85,16 @@ def test_a_server_that_refuses_connections_is_left_out() -> None:
 def test_a_replica_that_refuses_at_once_draws_no_traffic(refusal: Any) -> None:
     texts = ["x" * (1 + index % 50) for index in range(512)]
 
-    def scored(servers: list[Server]) -> tuple[float, Any]:
-        made = asked([server.url for server in servers], limit=Limit(concurrency=24))
-        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
+    def timed(servers: list[Server]) -> tuple[float, Any]:
+        with Dispatcher([asked(urls(servers), limit=Limit(concurrency=24))], max_failure_rate=1.0) as dispatcher:
             dispatcher.score(completions=["x"] * 3)
             begun = time.monotonic()
             result = dispatcher.score(completions=texts, num_generations=8)
             return time.monotonic() - begun, result
 
-    with ExitStack() as stack:
-        healthy = [stack.enter_context(serving(length, delay=0.1)) for _ in range(3)]
-        refuses = stack.enter_context(serving(lambda path, body: refusal))
-        alone, _ = scored(healthy)
-        seconds, result = scored([*healthy, refuses])
+    with several(3, delay=0.1) as healthy, serving(lambda path, body: refusal) as refuses:
+        alone, _ = timed(healthy)
+        seconds, result = timed([*healthy, refuses])
     right = result.rewards.ravel() == [float(len(text)) for text in texts]
     assert right.mean() >= 0.99, f"{len(refuses.bodies)} requests were refused"
     assert (result.status.ravel()[~right] == Status.ERROR).all()
@@ -128,10 +110,8 @@ def test_a_request_that_all_endpoints_refuse_is_its_samples_error(status: int) -
     def answer(path: str, body: dict[str, Any]) -> Any:
         return (status, {"error": "no"}) if question(body) == "bad" else length(path, body)
 
-    with ExitStack() as stack:
-        servers = [stack.enter_context(serving(answer)) for _ in range(4)]
-        made = asked([server.url for server in servers], retries=3)
-        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
+    with several(4, answer) as servers:
+        with Dispatcher([asked(urls(servers), retries=3)], max_failure_rate=1.0) as dispatcher:
             result = dispatcher.score(completions=["good"] * 32 + ["bad"] + ["good"] * 31)
             assert {one.breaker for one in dispatcher.endpoints("judge")} == {"closed"}
         tries = sum(question(body) == "bad" for server in servers for body in server.bodies)
@@ -148,11 +128,8 @@ def test_a_request_that_all_endpoints_refuse_is_its_samples_error(status: int) -
     sees="`error` with the server's words, after one try, or two in all where there are several endpoints",
 )
 def test_endpoints_that_never_answered_are_asked_twice_in_all(status: int, endpoints: int) -> None:
-    with ExitStack() as stack:
-        servers = [stack.enter_context(serving(lambda path, body: (status, {"error": "no"}))) for _ in range(endpoints)]
-        made = asked([server.url for server in servers], retries=3)
-        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["x"] * 16)
+    with several(endpoints, lambda path, body: (status, {"error": "no"})) as servers:
+        result = scored(asked(urls(servers), retries=3), ["x"] * 16)
         tries = sum(len(server.bodies) for server in servers)
     assert (result.status == Status.ERROR).all()
     assert all(f"answered {status}" in failure.reason for failure in result.failures())
@@ -164,19 +141,15 @@ def test_endpoints_that_never_answered_are_asked_twice_in_all(status: int, endpo
 )
 def test_reason_names_one_endpoint_if_all_are_down() -> None:
     nowhere = [f"http://127.0.0.1:{free_port()}/v1" for _ in range(2)]
-    with Dispatcher([asked(nowhere, retries=0, total_timeout=20.0)], max_failure_rate=1.0) as dispatcher:
-        result = dispatcher.score(completions=["abc"])
-        (failure,) = result.failures()
-        assert "can't connect to 127.0.0.1:" in failure.reason
+    failure = only(scored(asked(nowhere, retries=0, total_timeout=20.0)))
+    assert "can't connect to 127.0.0.1:" in failure.reason
 
 
 def test_the_samples_of_a_group_go_to_one_server() -> None:
-    with ExitStack() as stack:
-        servers = [stack.enter_context(serving(length, delay=0.05)) for _ in range(4)]
-        made = asked([server.url for server in servers], limit=Limit(concurrency=64))
-        with Dispatcher([made]) as dispatcher:
-            completions = [f"{group:04d}" for group in range(64) for _ in range(8)]
-            dispatcher.score(completions=completions, num_generations=8)
+    completions = [f"{group:04d}" for group in range(64) for _ in range(8)]
+    with several(4, delay=0.05) as servers:
+        result = scored(asked(urls(servers), limit=Limit(concurrency=64)), completions, num_generations=8)
+        assert (result.status == Status.OK).all()
         together = 0
         for group in range(64):
             counts = [sum(question(body) == f"{group:04d}" for body in server.bodies) for server in servers]
@@ -187,25 +160,26 @@ def test_the_samples_of_a_group_go_to_one_server() -> None:
 
 
 def test_endpoints_are_replaced_in_mid_batch() -> None:
-    with serving(length, delay=0.05) as first, serving(length, delay=0.05) as second:
-        made = asked(first.url + "/v1", limit=Limit(concurrency=8))
-        with Dispatcher([made]) as dispatcher:
-            endpoints = dispatcher.endpoints("judge")
-            assert [one.address for one in endpoints] == [first.url + "/v1"]
-            pending = dispatcher.submit(completions=["abc"] * 80)
-            wait_for(lambda: len(first.bodies) > 10, "no request came")
-            endpoints.set({second.url + "/v1": 2.0})
-            result = pending.result()
-            assert set(result.status.ravel().tolist()) == {Status.OK}
-            assert len(first.bodies) + len(second.bodies) == 80
-            assert len(second.bodies) > 20
-            (left,) = endpoints
-            assert (left.address, left.weight, left.failed) == (second.url + "/v1", 2.0, 0)
-            with pytest.raises(RegistrationError, match="base_url"):
-                endpoints.set([])
-            with pytest.raises(RegistrationError, match="is not an address"):
-                endpoints.set("nowhere")
-            assert [one.address for one in endpoints] == [second.url + "/v1"]
+    with (
+        several(2, delay=0.05) as (first, second),
+        Dispatcher([asked(first.url + "/v1", limit=Limit(concurrency=8))]) as dispatcher,
+    ):
+        endpoints = dispatcher.endpoints("judge")
+        assert [one.address for one in endpoints] == [first.url + "/v1"]
+        pending = dispatcher.submit(completions=["abc"] * 80)
+        wait_for(lambda: len(first.bodies) > 10, "no request came")
+        endpoints.set({second.url + "/v1": 2.0})
+        result = pending.result()
+        assert set(result.status.ravel().tolist()) == {Status.OK}
+        assert len(first.bodies) + len(second.bodies) == 80
+        assert len(second.bodies) > 20
+        (left,) = endpoints
+        assert (left.address, left.weight, left.failed) == (second.url + "/v1", 2.0, 0)
+        with pytest.raises(RegistrationError, match="base_url"):
+            endpoints.set([])
+        with pytest.raises(RegistrationError, match="is not an address"):
+            endpoints.set("nowhere")
+        assert [one.address for one in endpoints] == [second.url + "/v1"]
 
 
 def test_a_pickled_dispatcher_has_the_configured_endpoints() -> None:
@@ -243,9 +217,9 @@ class Stuck:
 @contextmanager
 def two_of_which_the_first_asked_hangs() -> Iterator[tuple[Stuck, list[Server]]]:
     stuck = Stuck()
-    with serving(stuck) as one, serving(stuck) as two:
+    with several(2, stuck) as servers:
         try:
-            yield stuck, [one, two]
+            yield stuck, servers
         finally:
             stuck.go_on.set()
 
@@ -256,10 +230,8 @@ def two_of_which_the_first_asked_hangs() -> Iterator[tuple[Stuck, list[Server]]]
 )
 def test_a_second_request_is_sent_to_another_endpoint() -> None:
     with two_of_which_the_first_asked_hangs() as (_, servers):
-        made = asked(
-            [one.url for one in servers], hedge_after=0.2, hedge_share=1.0, limit=Limit(rpm=6000, concurrency=1)
-        )
-        with Dispatcher([made]) as dispatcher:
+        limit = Limit(rpm=6000, concurrency=1)
+        with Dispatcher([asked(urls(servers), hedge_after=0.2, hedge_share=1.0, limit=limit)]) as dispatcher:
             assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
             assert [len(one.bodies) for one in servers] == [1, 1]
             stats = dispatcher.stats()
@@ -269,7 +241,7 @@ def test_a_second_request_is_sent_to_another_endpoint() -> None:
 
 def test_no_second_request_beyond_the_rate() -> None:
     with two_of_which_the_first_asked_hangs() as (stuck, servers):
-        made = asked([one.url for one in servers], hedge_after=0.1, hedge_share=1.0, limit=Limit(rpm=6))
+        made = asked(urls(servers), hedge_after=0.1, hedge_share=1.0, limit=Limit(rpm=6))
         with Dispatcher([made]) as dispatcher:
             pending = dispatcher.submit(completions=["abc"])
             wait_for(lambda: sum(len(one.bodies) for one in servers) == 1, "no request came")
@@ -282,36 +254,30 @@ def test_no_second_request_beyond_the_rate() -> None:
 
 @pytest.mark.parametrize("how", ["close", "cancel"])
 def test_both_requests_end_with_their_call(how: str) -> None:
-    stuck = threading.Event()
-
-    def never(path: str, body: dict[str, Any]) -> Any:
-        stuck.wait(100)
-        return length(path, body)
-
-    with serving(never) as one, serving(never) as two:
-        with Dispatcher([asked([one.url, two.url], hedge_after=0.1, hedge_share=1.0)]) as dispatcher:
-            pending = dispatcher.submit(completions=["abc"])
-            wait_for(lambda: len(one.bodies) + len(two.bodies) == 2, "no second request")
-            if how == "close":
-                dispatcher.close()
-            else:
-                pending.cancel()
-                wait_for(lambda: not len(dispatcher.dump()), "a request is left")
-            assert pending.result().status.item() == Status.CANCELLED
-        stuck.set()
+    with (
+        several(2, lambda path, body: silent) as (one, two),
+        Dispatcher([asked([one.url, two.url], hedge_after=0.1, hedge_share=1.0)]) as dispatcher,
+    ):
+        pending = dispatcher.submit(completions=["abc"])
+        wait_for(lambda: len(one.bodies) + len(two.bodies) == 2, "no second request")
+        if how == "close":
+            dispatcher.close()
+        else:
+            pending.cancel()
+            wait_for(lambda: not len(dispatcher.dump()), "a request is left")
+        assert pending.result().status.item() == Status.CANCELLED
 
 
 def test_a_reward_service_may_have_several_endpoints() -> None:
     with serving(lambda path, body: [1.0] * len(body["completions"])) as one:
         made = http_reward([one.url, f"http://127.0.0.1:{free_port()}"], columns=["completion"], batch_size=4, name="s")
-        with Dispatcher([made]) as dispatcher:
-            assert dispatcher.score(completions=["x"] * 40).rewards.ravel().tolist() == [1.0] * 40
+        assert scored(made, ["x"] * 40).rewards.ravel().tolist() == [1.0] * 40
         assert repr(made).startswith(f"<reward function 's': {one.url} and 1 other, timeout")
 
 
 def test_hedging_without_another_endpoint_warns() -> None:
     with pytest.warns(GuerdonWarning, match=r"hedge_after='p95' .* it does nothing until"):
-        judge(server=guerdon.Server("http://a", hedge_after="p95"), model="m", prompt="{completion}")
+        judging("http://a", hedge_after="p95")
 
 
 def test_only_functions_with_endpoints_have_them() -> None:

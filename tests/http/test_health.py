@@ -8,15 +8,14 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, Status, judge
+from guerdon import Dispatcher, Limit, Status
 from tests.clock import eventually
-from tests.http.server import Handler, chat_completion, question, serving
+from tests.http.scoring import judging
+from tests.http.server import Handler, chat_completion, question, serving, silent
 from tests.lanes.lane_helpers import ours
 
 GOOD = chat_completion("Score: 7")
@@ -26,7 +25,7 @@ fault = pytest.mark.fault
 def graded(url: str, **options: Any) -> Any:
     options = {"name": "graded", "limit": Limit(concurrency=16), **options}
     # The texts repeat, and requests are counted.
-    return judge(base_url=url, model="m", prompt="{completion}", max_failure_rate=1.0, pure=False, **options)
+    return judging(url, max_failure_rate=1.0, pure=False, **options)
 
 
 def reset(handler: Handler) -> None:
@@ -79,25 +78,18 @@ def test_too_many_requests_without_a_time_lose_nothing() -> None:
     assert counts["deferrals"] == result.attempts.sum() - 60 > 0
 
 
-@contextmanager
-def hanging() -> Iterator[str]:
-    """An endpoint that takes connections and never reads."""
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
 @fault(
     "a judge's server takes all requests and answers none (it hangs)",
     sees="a warning that names it after three timeouts; the circuit breaker opens after more",
 )
 def test_a_hung_endpoint_is_named() -> None:
-    with hanging() as url, warnings.catch_warnings(record=True) as caught:
+    with serving(lambda path, body: silent) as server, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        function = graded(url, timeout=0.3, retries=0, limit=Limit(concurrency=3))
+        function = graded(server.url, timeout=0.3, retries=0, limit=Limit(concurrency=3))
         with Dispatcher([function]) as dispatcher:
             result = dispatcher.submit(completions=["x"] * 3).result(timeout=60)
             eventually(lambda: ours(caught), "the warning comes from another thread")
     assert (result.status == Status.TIMEOUT).all()
     message = str(ours(caught)[0].message)
     assert "the endpoint hangs" in message
-    assert url.removeprefix("http://") in message
+    assert server.url.removeprefix("http://") in message

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Server, judge
+from tests.http.scoring import judging, scored
 from tests.http.wire import request_of, wired
 
 SEVEN = [{"message": {"content": "7"}}]
@@ -80,15 +80,9 @@ def test_hostile_answers(cases: dict[str, tuple[bytes, float | None]]) -> None:
             connection.sendall(head + body)
 
     with wired(hostile) as wire:
-        reward = judge(
-            server=Server(wire.url, price={"input": 1.0, "output": 1.0}),
-            model="m",
-            prompt="{completion}",
-            stream=cases is STREAMED,
-            retries=0,
-        )
-        with Dispatcher([reward], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=[f"case {place}" for place in range(len(cases))])
+        price = {"input": 1.0, "output": 1.0}
+        asked = judging(wire.url, price=price, stream=cases is STREAMED, retries=0)
+        result = scored(asked, [f"case {place}" for place in range(len(cases))])
     found = dict(zip(cases, result.rewards.reshape(-1).tolist(), strict=True))
     wanted = {name: float("nan") if score is None else float(score) for name, (_, score) in cases.items()}
     np.testing.assert_equal(found, wanted)

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, Limit, http_reward, judge, reward
-from tests.http.scoring import asked
+from tests.http.scoring import asked, scored
 from tests.http.server import chat_completion, question, serving
 
 
 def posted(answer: Any, completions: list[str], sent: Any = ("completion",), **options: Any) -> Any:
     """The result of a batch by a service that gets the columns `sent`, and its server."""
     return asked(answer, completions, make=partial(http_reward, columns=sent), **options)
+
+
+def lengths(path: str, body: dict[str, Any]) -> Any:
+    return {"rewards": [None if text == "none" else len(text) for text in body["completions"]]}
 
 
 def test_one_sample_a_request() -> None:
@@ -31,9 +35,6 @@ def test_one_sample_a_request() -> None:
 
 
 def test_many_samples_a_request() -> None:
-    def lengths(path: str, body: dict[str, Any]) -> Any:
-        return {"rewards": [None if text == "none" else len(text) for text in body["completions"]]}
-
     texts = ["x" * index for index in range(20)] + ["none"]
     result, server = posted(lengths, texts, batch_size=8, body={"kind": "length"})
     np.testing.assert_array_equal(result.rewards.ravel(), [*range(20), np.nan])
@@ -59,15 +60,11 @@ def test_services_with_names_and_shapes_of_their_own() -> None:
             ]
         }
 
+    columns = {"query": "completion", "label": "answer"}
     with serving(answer) as server:
-        service = http_reward(
-            server.url, batch_size=4, columns={"query": "completion", "label": "answer"}, score="data.*.score"
-        )
-        with Dispatcher([service, reward(lambda text: 1.0, name="one", lane="thread")]) as dispatcher:
-            assert dispatcher.score(completions=["ab", "c"], answer=[2, 3]).rewards[:, 0].tolist() == [
-                [4.0, 1.0],
-                [3.0, 1.0],
-            ]
+        service = http_reward(server.url, batch_size=4, columns=columns, score="data.*.score")
+        result = scored([service, reward(lambda text: 1.0, name="one", lane="thread")], ["ab", "c"], answer=[2, 3])
+    assert result.rewards[:, 0].tolist() == [[4.0, 1.0], [3.0, 1.0]]
 
 
 def test_a_group_at_a_time_and_in_order() -> None:
@@ -83,11 +80,11 @@ def test_a_group_at_a_time_and_in_order() -> None:
 
 
 def test_values_without_json_are_refused_before_any_request() -> None:
-    with Dispatcher([http_reward("http://127.0.0.1:9", columns=["completion", "answer"])]) as dispatcher:
-        with pytest.raises(DataError, match="'answer' of sample 0 can't go into a request of 'http_reward'"):
-            dispatcher.score(completions=["x"], answer=[object()])
-        with pytest.raises(DataError, match="Out of range float"):
-            dispatcher.score(completions=["x"], answer=[float("nan")])
+    service = http_reward("http://127.0.0.1:9", columns=["completion", "answer"])
+    with pytest.raises(DataError, match="'answer' of sample 0 can't go into a request of 'http_reward'"):
+        scored(service, answer=[object()])
+    with pytest.raises(DataError, match="Out of range float"):
+        scored(service, answer=[float("nan")])
 
 
 def test_an_open_batch_brings_what_it_likes() -> None:
@@ -109,10 +106,6 @@ def judge_of_length(path: str, body: dict[str, Any]) -> Any:
     if path.endswith("/chat/completions"):
         return chat_completion(str(len(question(body))))
     return [len(text) + len(answer) for text, answer in zip(body["completions"], body["answer"], strict=True)]
-
-
-def lengths(path: str, body: dict[str, Any]) -> Any:
-    return {"rewards": [len(text) for text in body["completions"]]}
 
 
 @pytest.mark.parametrize("fault", [(400, {"error": "bad input"}), (500, {}), {"rewards": [1.0]}], ids=str)
@@ -164,19 +157,16 @@ def test_server_failures_do_not_split_gathered_calls() -> None:
 
 
 def test_a_rate_counts_requests_and_tokens_those_of_all_their_samples() -> None:
-    with serving(lengths) as server:
-        service = http_reward(server.url, batch_size=16, columns=["completion"], name="rate", limit=Limit(rpm=600))
-        with Dispatcher([service]) as dispatcher:
-            begun = time.monotonic()
-            dispatcher.score(completions=["x"] * 64)
-            # A tenth of a second between two requests; samples one by one would take six.
-            assert time.monotonic() - begun >= 0.3 - 0.05
-        assert len(server.bodies) == 4
-        limit = Limit(tpm=12_000, tokens=lambda completion: 5, concurrency=1)
-        with Dispatcher(
-            [http_reward(server.url, batch_size=16, columns=["completion"], name="t", limit=limit)]
-        ) as dispatcher:
-            begun = time.monotonic()
-            dispatcher.score(completions=["x"] * 32)
-            assert time.monotonic() - begun >= 16 * 5 / 200 - 0.05  # 200 tokens a second
-        assert len(server.bodies) == 6
+    for limit, samples, seconds, requests in (
+        # A tenth of a second between two requests; samples one by one would take six.
+        (Limit(rpm=600), 64, 0.3, 4),
+        # 200 tokens a second
+        (Limit(tpm=12_000, tokens=lambda completion: 5, concurrency=1), 32, 16 * 5 / 200, 2),
+    ):
+        with serving(lengths) as server:
+            service = http_reward(server.url, batch_size=16, columns=["completion"], limit=limit)
+            with Dispatcher([service]) as dispatcher:
+                begun = time.monotonic()
+                dispatcher.score(completions=["x"] * samples)
+                assert time.monotonic() - begun >= seconds - 0.05
+            assert len(server.bodies) == requests

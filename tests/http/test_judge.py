@@ -13,15 +13,11 @@ import pytest
 import guerdon
 from guerdon import DataError, Dispatcher, RegistrationError, Status, judge, parse, reward
 from tests.clock import eventually
-from tests.http.scoring import asked, only, reached
-from tests.http.server import chat_completion, question, serving
+from tests.http.scoring import asked, judging, only
+from tests.http.server import chat_completion, length, question, serving
 
 SECRET = "sk-very-secret"
 NOWHERE = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
-
-
-def length(path: str, body: dict[str, Any]) -> Any:
-    return chat_completion(f"Score: {len(question(body))}")
 
 
 def test_each_sample_is_asked_about_in_its_own_words() -> None:
@@ -54,15 +50,14 @@ def test_columns_of_any_kind_stand_in_the_prompt() -> None:
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_log_probabilities_are_soft_scores(api: Any) -> None:
-    def weighed(path: str, body: dict[str, Any]) -> Any:
-        assert body["max_tokens"] == 1
-        assert (
-            body["logprobs"] == 5 if path == "/completions" else (body["logprobs"], body["top_logprobs"]) == (True, 5)
-        )
-        return likely(path, "Yes", {"Yes": 0.6, " No": 0.2})
-
-    result, _ = asked(weighed, parse=parse.logprob("Yes", "No", top=5), api=api)
+    result, server = asked(
+        lambda path, body: likely(path, "Yes", {"Yes": 0.6, " No": 0.2}),
+        parse=parse.logprob("Yes", "No", top=5),
+        api=api,
+    )
     assert result.rewards.item() == pytest.approx(0.75)
+    logprobs = {"logprobs": 5} if api == "completions" else {"logprobs": True, "top_logprobs": 5}
+    assert server.bodies[0].items() >= {"max_tokens": 1, **logprobs}.items()
 
 
 def likely(path: str, text: str, shares: dict[str, float]) -> Any:
@@ -121,10 +116,9 @@ def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
     texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 out of 10.\nBeca|length"]
     result, _ = asked(answer, texts, parse=parse.number(which="first", reasoning="keep"), api=api)
     np.testing.assert_array_equal(result.rewards.ravel(), [1, np.nan, np.nan, 7, 7])
-    assert (
-        'returned a score that may be cut off (max_tokens was reached, or a filter ended the answer) in the answer "Score: 1"'
-        in (result.failures()[0].reason)
-    )
+    reason = result.failures()[0].reason
+    assert "returned a score that may be cut off (max_tokens was reached, or a filter ended the answer)" in reason
+    assert 'ended the answer) in the answer "Score: 1"' in reason
 
 
 def test_completions_and_structured_output() -> None:
@@ -135,37 +129,26 @@ def test_completions_and_structured_output() -> None:
         assert (body["max_tokens"], body["seed"], "temperature" in body) == (9, 1, False)
         return chat_completion('{"score": 4}')
 
-    with serving(answer) as server:
-        base = {"base_url": server.url + "/v1", "model": "m", "prompt": "{completion}"}
-        schema = {"parse": parse.json("score"), "response_format": "json_schema", "max_tokens": 9, "body": {"seed": 1}}
-        judges = [
-            judge(**base, api="completions", name="plain"),
-            judge(**base, **schema, temperature=None, name="schema"),
-        ]
-        with Dispatcher(judges) as dispatcher:
-            assert dispatcher.score(completions=["abc"]).rewards.ravel().tolist() == [3.0, 4.0]
+    schema = {"parse": parse.json("score"), "response_format": "json_schema", "max_tokens": 9, "body": {"seed": 1}}
+    for options, score in (({"api": "completions"}, 3.0), ({**schema, "temperature": None}, 4.0)):
+        result, _ = asked(answer, ["abc"], base="/v1", **options)
+        assert result.rewards.item() == score
 
 
 def test_structured_output_is_asked_for_as_it_is_given() -> None:
     own = {"type": "json_schema", "json_schema": {"name": "mine", "schema": {"type": "object"}}}
-    nested = {"type": "object", "properties": {"score": {"type": "number"}}}
-    nested |= {"required": ["score"], "additionalProperties": False}
-    whole = {
-        "type": "object",
-        "properties": {"verdict": nested},
-        "required": ["verdict"],
-        "additionalProperties": False,
-    }
+    whole: dict[str, Any] = {"type": "number"}
+    for name in ("score", "verdict"):
+        whole = {"type": "object", "properties": {name: whole}, "required": [name], "additionalProperties": False}
     made = {"type": "json_schema", "json_schema": {"name": "judgment", "strict": True, "schema": whole}}
-    variants = {"json_object": {"type": "json_object"}, "json_schema": made, "own": own}
-    with serving(lambda path, body: chat_completion('{"verdict": {"score": 4}}')) as server:
-        base = {"base_url": server.url, "prompt": "{completion}", "parse": parse.json("verdict.score")}
-        judges = [
-            judge(**base, model=name, name=name, response_format=own if name == "own" else name) for name in variants
-        ]
-        with Dispatcher(judges) as dispatcher:
-            assert dispatcher.score(completions=["x"]).rewards.ravel().tolist() == [4.0] * 3
-        assert {body["model"]: body["response_format"] for body in server.bodies} == variants
+    for given, sent in (("json_object", {"type": "json_object"}), ("json_schema", made), (own, own)):
+        result, server = asked(
+            lambda path, body: chat_completion('{"verdict": {"score": 4}}'),
+            parse=parse.json("verdict.score"),
+            response_format=given,
+        )
+        assert result.rewards.item() == 4.0
+        assert server.bodies[0]["response_format"] == sent
 
 
 def test_unparsable_answer_is_an_error_that_shows_it() -> None:
@@ -187,10 +170,9 @@ def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch
         return 401, {"error": f"wrong key {SECRET}"}
 
     with serving(refused) as server:
-        base = {"base_url": server.url, "model": "m", "prompt": "{completion}"}
         judges = [
-            judge(**base, api_key_env="JUDGE_API_KEY", name="env"),
-            judge(**reached({**base, "api_key_file": str(file), "headers": {"api-key": "{key}"}, "name": "file"})),
+            judging(server.url, api_key_env="JUDGE_API_KEY", name="env"),
+            judging(server.url, api_key_file=str(file), headers={"api-key": "{key}"}, name="file"),
         ]
         shown = repr(judges) + pickle.dumps(judges).decode("latin-1")
         with Dispatcher(judges) as dispatcher:
@@ -237,15 +219,14 @@ def test_values_that_only_resemble_a_key_are_sent() -> None:
 
 
 def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> None:
-    with serving(
-        lambda path, body: chat_completion("1" if path == "/v1/chat/completions?version=7" else "0")
-    ) as server:
-        one = judge(base_url=server.url + "/v1/?version=7", model="m", prompt="{completion}")
-        with Dispatcher([one]) as dispatcher:
-            assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
-    assert "/v1/chat/completions?…," in repr(one)
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return chat_completion("1" if path == "/v1/chat/completions?version=7" else "0")
+
+    result, _ = asked(answer, base="/v1/?version=7")
+    assert result.rewards.item() == 1.0
+    assert "/v1/chat/completions?…," in repr(judging("http://127.0.0.1:9/v1/?version=7"))
     with pytest.raises(RegistrationError, match="/v1#…' is not an address") as refused:
-        judge(base_url=server.url + "/v1#sk-123", model="m", prompt="{completion}")
+        judging("http://127.0.0.1:9/v1#sk-123")
     assert "sk-123" not in str(refused.value)
 
 
@@ -260,7 +241,7 @@ def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> Non
 )
 def test_places_of_keys_that_are_none(given: dict[str, str], message: str) -> None:
     with pytest.raises(RegistrationError, match="judge") as refused:
-        Dispatcher([judge(**reached({**NOWHERE, "prompt": "{completion}", **given}))])
+        Dispatcher([judging("http://127.0.0.1:9/v1", **given)])
     assert message in str(refused.value)
     assert "gsk_123" not in str(refused.value)
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, judge, parse
+from guerdon import RegistrationError, parse
+from tests.http.scoring import judging, scored
 from tests.http.server import question, serving
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("judge_answers.jsonl").read_text().splitlines()]
@@ -84,21 +85,17 @@ def test_the_same_through_a_judge() -> None:
 
     names = sorted({row["parse"] for row in ROWS})
     with serving(answer) as server:
-        judges = [
-            judge(base_url=server.url, model="m", prompt="{row}", parse=parser(name), name=name, retries=0)
-            for name in names
-        ]
-        for one in judges:
-            rows = [index for index, row in enumerate(ROWS) if row["parse"] == one.name and not row.get("listed")]
+        for name in names:
+            rows = [index for index, row in enumerate(ROWS) if row["parse"] == name and not row.get("listed")]
             if not rows:
                 continue
-            with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
-                result = dispatcher.score(completions=["x"] * len(rows), row=rows)
+            one = judging(server.url, prompt="{row}", parse=parser(name), retries=0)
+            result = scored(one, ["x"] * len(rows), row=rows)
             given = [ROWS[index]["score"] for index in rows]
             wanted = [score if isinstance(score, (int, float)) else np.nan for score in given]
-            np.testing.assert_allclose(result.rewards.ravel(), wanted, err_msg=one.name)
+            np.testing.assert_allclose(result.rewards.ravel(), wanted, err_msg=name)
             failed = {failure.sample for failure in result.failures()}
-            assert failed == {sample for sample, score in enumerate(given) if score == "error"}, one.name
+            assert failed == {sample for sample, score in enumerate(given) if score == "error"}, name
 
 
 @pytest.mark.parametrize(
@@ -127,7 +124,5 @@ def test_the_same_through_a_judge() -> None:
     ],
 )
 def test_wrong_options_are_refused(make: Any, message: str) -> None:
-    from guerdon import RegistrationError
-
     with pytest.raises(RegistrationError, match=message):
         make()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from guerdon import Dispatcher, Limit, judge, parse
+from guerdon import Dispatcher, Limit, parse
+from tests.http.scoring import judging
+from tests.processes import started_python
 
 CALLS = 192
 LENGTH = 512 << 10
@@ -39,27 +39,17 @@ async def main():
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=512)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(input)
+    await server.serve_forever()
 
-try:
-    asyncio.run(main())
-except EOFError:
-    pass
+asyncio.run(main())
 """
 
 
 @contextmanager
 def patient_server() -> Iterator[str]:
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
+    with started_python(SERVER) as process:
         assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.stdin.close()
-            process.wait(20)
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
 
 
 def memory(what: str) -> int:
@@ -71,15 +61,8 @@ def memory(what: str) -> int:
 def test_long_prompts_in_flight_are_no_copies() -> None:
     texts = [str(index % 10).ljust(LENGTH - index, "é" if index % 2 else "x") for index in range(CALLS)]
     with patient_server() as url:
-        graded = judge(
-            parse=parse.number(range=(0, 1e9)),
-            base_url=url,
-            model="m",
-            prompt="{completion}",
-            retries=0,
-            timeout=60,
-            limit=Limit(concurrency=CALLS),
-        )
+        way, limit = parse.number(range=(0, 1e9)), Limit(concurrency=CALLS)
+        graded = judging(url, parse=way, retries=0, timeout=60, limit=limit)
         with Dispatcher([graded]) as dispatcher:
             before = memory("VmRSS")
             Path("/proc/self/clear_refs").write_text("5")

@@ -16,6 +16,7 @@ from tests.http.published_forms import CHECKS, answered
 from tests.http.scoring import asked
 from tests.http.test_conversations import ANSWERED, ASKED, PNG, URL
 
+TALK = {"prompts": [ASKED], "completions": [ANSWERED]}
 DATA = URL.split(",")[1]
 RESULT = {"role": "tool", "content": "4"}
 
@@ -43,16 +44,11 @@ def bodies(api: str, columns: dict[str, Any], **options: Any) -> list[dict[str, 
 
 
 def test_anthropic_gets_system_messages_apart_and_tools_as_blocks() -> None:
-    (body,) = bodies(
-        "anthropic", {"prompts": [ASKED], "completions": [ANSWERED]}, system="You judge.", pass_messages=True
-    )
+    (body,) = bodies("anthropic", TALK, system="You judge.", pass_messages=True)
     assert body["system"] == [{"type": "text", "text": "You judge."}, {"type": "text", "text": "Be brief."}]
     used = {"type": "tool_use", "id": "completion_1", "name": "search", "input": {"q": "sky"}}
-    result = {
-        "type": "tool_result",
-        "tool_use_id": "completion_1",
-        "content": [{"type": "text", "text": "Rayleigh"}],
-    }
+    content = [{"type": "text", "text": "Rayleigh"}]
+    result = {"type": "tool_result", "tool_use_id": "completion_1", "content": content}
     assert body["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "Why is the sky blue?"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, used]},
@@ -65,9 +61,7 @@ def test_anthropic_gets_system_messages_apart_and_tools_as_blocks() -> None:
 
 
 def test_responses_get_their_items() -> None:
-    (body,) = bodies(
-        "responses", {"prompts": [ASKED], "completions": [ANSWERED]}, system="You judge.", pass_messages=True
-    )
+    (body,) = bodies("responses", TALK, system="You judge.", pass_messages=True)
     assert body["instructions"] == "You judge."
     assert body["input"] == [
         {"role": "system", "content": [{"type": "input_text", "text": "Be brief."}]},
@@ -82,10 +76,9 @@ def test_responses_get_their_items() -> None:
 
 @pytest.mark.parametrize("api", ["anthropic", "responses"])
 def test_without_system_messages_and_tools_there_are_none(api: str) -> None:
+    columns = {"prompts": ["Hi"], "completions": ["Ho"]}
     for pass_messages in (True, False):
-        (body,) = bodies(
-            api, {"prompts": ["Hi"], "completions": ["Ho"]}, prompt="Grade {completion}.", pass_messages=pass_messages
-        )
+        (body,) = bodies(api, columns, prompt="Grade {completion}.", pass_messages=pass_messages)
         assert not body.keys() & {"system", "instructions", "tools", "tool_choice"}
 
 
@@ -102,9 +95,8 @@ def test_calls_and_results_without_the_other_go_as_text(api: str) -> None:
         {"role": "tool", "tool_call_id": "who", "content": "lost"},
         {"role": "assistant", "content": "", "tool_calls": [call("add", a=3)]},
     ]
-    (body,) = bodies(
-        api, {"prompts": [[{"role": "user", "content": ""}]], "completions": [completion]}, pass_messages=True
-    )
+    columns = {"prompts": [[{"role": "user", "content": ""}]], "completions": [completion]}
+    (body,) = bodies(api, columns, pass_messages=True)
     shown = json.dumps(body)
     for text in ("(no text)", "tool: 4", "[tool call] add", '"a_b"', "tool: lost", json.dumps('({"a": 3})')[1:-1]):
         assert text in shown, text
@@ -204,18 +196,9 @@ def test_comparisons_show_images_that_samples_share_and_their_own() -> None:
         return answered("chat", "[[A]]" if one > other else "[[B]]")
 
     names = "1234"
-    result, _ = asked(
-        strict,
-        names,
-        make=pairwise,
-        prompt="{completion_a} or {completion_b}",
-        images=["asked", "picture_a", "picture_b"],
-        columns={
-            "asked": ["http://x/0"] * 4,
-            "picture": [[f"http://x/{name}"] for name in names],
-            "num_generations": 4,
-        },
-    )
+    columns = {"asked": ["http://x/0"] * 4, "picture": [[f"http://x/{name}"] for name in names], "num_generations": 4}
+    options: Any = {"prompt": "{completion_a} or {completion_b}", "images": ["asked", "picture_a", "picture_b"]}
+    result, _ = asked(strict, names, make=pairwise, columns=columns, **options)
     assert result.failures() == []
     assert np.argmax(result.rewards) == 3
     with pytest.raises(RegistrationError, match="pass_messages= sends one sample's messages"):

@@ -14,6 +14,7 @@ import pytest
 from guerdon import Dispatcher, Limit, RegistrationError, Status, Votes, judge, panel, reward
 from guerdon.parse import number
 from tests.cluster.test_same_elsewhere import WHERE, dispatcher_on
+from tests.http.scoring import scored
 from tests.http.server import chat_completion, question, serving
 
 ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
@@ -31,11 +32,6 @@ def length(answer: str) -> float | None:
     if answer.startswith("bad"):
         raise ValueError("no length in it")
     return answer if "number" in answer else float(len(answer))  # type: ignore[return-value]
-
-
-def scored(function: Any, completions: list[str], **columns: Any) -> Any:
-    with Dispatcher([function], max_failure_rate=1.0, workers=2) as dispatcher:
-        return dispatcher.score(completions=completions, **columns)
 
 
 @pytest.mark.filterwarnings("ignore:debug=True")
@@ -74,13 +70,14 @@ def test_a_function_that_fails_is_an_error_of_its_sample() -> None:
     assert result.status.ravel().tolist() == [Status.ERROR] * 4 + [Status.ABSTAINED, Status.OK]
     assert result.rewards.ravel()[5] == 4.0
     reasons = [failure.reason for failure in result.failures()]
-    for reason, words, shown in zip(
-        reasons,
-        ["ValueError: no length in it", "0.5 s", "exited with status 3", "not a reward"],
-        ["bad \\n one", "slow", "kill", "no\\nnumber"],
-        strict=True,
-    ):
-        assert words in reason, reasons
+    words = {
+        "bad \\n one": "ValueError: no length in it",
+        "slow": "0.5 s",
+        "kill": "exited with status 3",
+        "no\\nnumber": "not a reward",
+    }
+    for reason, (shown, why) in zip(reasons, words.items(), strict=True):
+        assert why in reason, reasons
         assert f'(parse= of the answer "{shown}")' in reason, reasons
     assert len(server.bodies) == 6
 

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Status, pairwise
+from guerdon import Status
+from tests.http.comparisons import comparing
+from tests.http.scoring import scored
 from tests.http.server import chat_completion, question, serving
 
 Pair = tuple[int, int, int]
@@ -80,8 +82,8 @@ def pairs_of(schedule: str, size: int) -> int | None:
 def test_random_groups(
     size: int,
     groups: int,
-    schedule: Any,
-    way: Any,
+    schedule: str,
+    way: str,
     both_orders: bool,
     bias: int,
     breaks: float,
@@ -94,22 +96,12 @@ def test_random_groups(
     never = set(rolls.sample(possible, min(refused, len(possible))))
     server_judge = Judge(seed, bias if both_orders else 0, breaks, never)
     with serving(server_judge) as server:
-        function = pairwise(
-            base_url=server.url,
-            model="m",
-            prompt="{prompt}: {completion_a} or {completion_b}?",
-            schedule=schedule,
-            score=way,
-            both_orders=both_orders,
-            retries=3,
-            timeout=20,
+        result = scored(
+            comparing(server, schedule=schedule, score=way, both_orders=both_orders, retries=3),
+            [str(quality) for each in qualities for quality in each],
+            prompts=[str(group) for group in range(groups) for _ in range(size)],
+            num_generations=size,
         )
-        with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(
-                prompts=[str(group) for group in range(groups) for _ in range(size)],
-                completions=[str(quality) for each in qualities for quality in each],
-                num_generations=size,
-            )
     if size == 1:
         assert (result.status == Status.ABSTAINED).all()
         assert not server.bodies

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from typing import Any
 
@@ -12,7 +11,8 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, RegistrationError, Status, Votes, judge, pairwise, panel, rubric
-from tests.http.server import Server, chat_completion, free_port, question, serving
+from tests.http.scoring import scored
+from tests.http.server import RequestCounter, Server, chat_completion, free_port, question, serving
 
 ASK: dict[str, Any] = {"model": "m", "timeout": 20, "retries": 0}
 CRITERIA = {"correct": "The answer is right.", "clear": "A child understands it."}
@@ -73,16 +73,12 @@ def test_a_function_counts_the_tokens_of_each_request(kind: str, requests: int, 
 @pytest.mark.parametrize("kind", ["votes", "rubric", "criteria"])
 def test_a_request_with_more_tokens_than_a_minute_allows_fails_at_once(kind: str) -> None:
     limit = Limit(tpm=60_000, tokens=lambda completion: float(completion))
-    with (
-        serving(fitting) as server,
-        Dispatcher([made(kind, server, limit=limit)], max_failure_rate=1.0) as dispatcher,
-    ):
-        result = dispatcher.score(prompts=["p"] * 2, completions=["60001", "5"])
+    with serving(fitting) as server:
+        result = scored(made(kind, server, limit=limit), ["60001", "5"], prompts=["p"] * 2)
     assert (result.status[0] == Status.ERROR).all()
     assert (result.status[1] == Status.OK).all()
-    assert (
-        "this request takes 60001 tokens, as Limit(tokens=) counts them, and tpm=60000" in result.failures()[0].reason
-    )
+    reason = result.failures()[0].reason
+    assert "this request takes 60001 tokens, as Limit(tokens=) counts them, and tpm=60000" in reason
 
 
 def test_a_member_counts_the_tokens_of_its_requests() -> None:
@@ -90,49 +86,27 @@ def test_a_member_counts_the_tokens_of_its_requests() -> None:
     with serving(fitting) as server:
         ask = {"base_url": server.url, "prompt": "{completion}", **ASK}
         both = panel([judge(name="a", **ask), judge(name="b", limit=limit, **ask)], min_members=1)
-        with Dispatcher([both]) as dispatcher:
-            result = dispatcher.score(completions=["60001", "5"])
+        result = scored(both, ["60001", "5"])
     assert result.rewards.ravel().tolist() == [5.0, 5.0]
     assert result.extra["panel/b"] == [None, 5.0]
 
 
-class CountsRequests:
-    """Counts the requests that are here at once."""
-
-    def __init__(self) -> None:
-        self.now = self.most = 0
-        self._lock = threading.Lock()
-
-    def __call__(self, path: str, body: dict[str, Any]) -> Any:
-        with self._lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        time.sleep(0.02)
-        with self._lock:
-            self.now -= 1
-        return fitting(path, body)
-
-
 @pytest.mark.parametrize("where", ["another function", "another member", "votes"])
 def test_a_key_alone_means_the_limit_that_another_gives(where: str) -> None:
-    server_load, key = CountsRequests(), f"key alone, {where}"
+    load, key = RequestCounter(fitting), f"key alone, {where}"
     whole, alone = Limit(concurrency=2, key=key), Limit(key=key)
-    with serving(server_load) as server:
+    with serving(load) as server:
         ask = {"base_url": server.url, "prompt": "{completion}", **ASK}
+        one, other = (judge(name=name, limit=alone, **ask) for name in "ab")
+        plain = judge(name="plain", limit=whole, **ask)
         functions = {
-            "another function": lambda: [
-                panel([judge(name=name, limit=alone, **ask) for name in "ab"]),
-                judge(name="plain", limit=whole, **ask),
-            ],
-            "another member": lambda: [
-                panel([judge(name="a", limit=alone, **ask), judge(name="b", limit=whole, **ask)])
-            ],
-            "votes": lambda: [made("votes", server, limit=alone), judge(name="plain", limit=whole, **ask)],
+            "another function": lambda: [panel([one, other]), plain],
+            "another member": lambda: [panel([one, plain])],
+            "votes": lambda: [made("votes", server, limit=alone), plain],
         }[where]()
-        with Dispatcher(functions) as dispatcher:
-            result = dispatcher.score(completions=[f"x{index}" for index in range(20)])
+        result = scored(functions, [f"x{index}" for index in range(20)])
     assert not np.isnan(result.rewards).any()
-    assert server_load.most <= 2
+    assert load.most <= 2
 
 
 def test_members_that_disagree_about_a_key_are_refused() -> None:

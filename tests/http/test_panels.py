@@ -27,16 +27,12 @@ from guerdon import (
     parse,
     rubric,
 )
+from tests.clock import eventually
 from tests.http.comparisons import comparing, fair
-from tests.http.server import Server, chat_completion, free_port, question, serving
+from tests.http.scoring import judging, only, scored
+from tests.http.server import RequestCounter, Server, chat_completion, free_port, question, serving, silent
 
 NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
-ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
-
-
-def score(function: Any, completions: list[str], **options: Any) -> Any:
-    with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
-        return dispatcher.score(completions=completions, **options)
 
 
 class Sequence:
@@ -57,8 +53,12 @@ class Sequence:
         return chat_completion(answer) if isinstance(answer, str) else answer
 
 
+def member(server: Server, name: str, **options: Any) -> Any:
+    return judging(server.url, name=name, **{"timeout": 20, "retries": 1, **options})
+
+
 def votes(server: Server, **options: Any) -> Any:
-    return judge(base_url=server.url, temperature=1.0, name="judge", **{**ASK, "votes": 5, **options})
+    return member(server, "judge", temperature=1.0, **{"votes": 5, **options})
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def votes(server: Server, **options: Any) -> Any:
 )
 def test_votes_stop_when_they_are_decided(vote: Any, answers: list[str], expected: float, sent: int) -> None:
     with serving(Sequence(*answers)) as server:
-        result = score(votes(server, votes=Votes(5, by=vote), limit=Limit(concurrency=1)), ["a", "b"])
+        result = scored(votes(server, votes=Votes(5, by=vote), limit=Limit(concurrency=1)), ["a", "b"])
         assert result.rewards.ravel().tolist() == [expected] * 2
         assert len(server.bodies) == 2 * sent
         seen = [float(answer) for answer in answers[:sent]]
@@ -83,49 +83,43 @@ def test_votes_stop_when_they_are_decided(vote: Any, answers: list[str], expecte
         assert result.extra["judge/agreement"] == [pytest.approx(share)] * 2
 
 
-@pytest.mark.fault(
-    "one of several votes is answered with 500",
-    sees="nothing: that vote is asked again, by itself, and counts",
-)
 def test_votes_that_can_not_matter_are_cancelled() -> None:
     """Three disagree while two hang: no five can agree to 90 %, and nobody waits for the two."""
-    let_go = threading.Event()
     turn = itertools.count()
 
     def answer(path: str, body: dict[str, Any]) -> Any:
         mine = next(turn)
-        if mine > 2:
-            let_go.wait(100)
-        return chat_completion(str(mine))
+        return silent if mine > 2 else chat_completion(str(mine))
 
     with serving(answer) as server:
         started = time.monotonic()
-        try:
-            result = score(votes(server, votes=Votes(5, by="mean", min_agreement=0.9)), ["a"])
-        finally:
-            let_go.set()
+        result = scored(votes(server, timeout=100, votes=Votes(5, by="mean", min_agreement=0.9)))
         assert result.status.item() == Status.ABSTAINED
         assert time.monotonic() - started < 60
         assert sorted(result.extra["judge/votes"][0]) == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.fault(
-    "most votes of a sample fail",
-    sees="an `error` with how many failed, how many are needed and the last reason; votes that could not help are not sent",
+    "one of several votes is answered with 500",
+    sees="nothing: that vote is asked again, by itself, and counts",
 )
 def test_a_vote_has_its_own_retries() -> None:
     broken = (500, {"error": "no"})
     with serving(Sequence(broken, "1", "1", broken, "1")) as server:
-        result = score(votes(server, votes=Votes(5, by="majority"), limit=Limit(concurrency=1)), ["a"])
+        result = scored(votes(server, votes=Votes(5, by="majority"), limit=Limit(concurrency=1)))
         assert result.rewards.item() == 1.0
         assert len(server.bodies) == 5
         assert result.timings["judge"]["retries"] == 1
 
 
+@pytest.mark.fault(
+    "most votes of a sample fail",
+    sees="an `error` with how many failed, how many are needed and the last reason; votes that could not help are not sent",
+)
 def test_too_few_votes_are_an_error_that_says_so() -> None:
     broken = (400, {"error": "never"})
     with serving(Sequence("1", broken, broken, broken)) as server:
-        result = score(votes(server, limit=Limit(concurrency=1)), ["a"])
+        result = scored(votes(server, limit=Limit(concurrency=1)))
         (failure,) = result.failures()
         assert failure.status == Status.ERROR
         assert "3 of 5 votes failed, and 3 scores are needed; the last: " in failure.reason
@@ -136,7 +130,7 @@ def test_too_few_votes_are_an_error_that_says_so() -> None:
 
 def test_votes_without_agreement_abstain() -> None:
     with serving(Sequence("1", "2", "3", "1", "2")) as server:
-        result = score(votes(server, votes=Votes(5, by="mean", min_agreement=0.6)), ["a"])
+        result = scored(votes(server, votes=Votes(5, by="mean", min_agreement=0.6)))
         assert np.isnan(result.rewards).all()
         assert result.status.item() == Status.ABSTAINED
         assert not result.failures()
@@ -163,14 +157,6 @@ def test_odd_votes_are_refused(options: dict[str, Any], problem: str) -> None:
         judge(**NOWHERE, prompt="{completion}", temperature=1.0, **options)
 
 
-def member(server: Server, name: str, **options: Any) -> Any:
-    return judge(base_url=server.url, name=name, **{**ASK, **options})
-
-
-@pytest.mark.fault(
-    "a member of a panel is down",
-    sees="its samples are an `error` that names the member, or, with `min_members=`, have the score of the others",
-)
 @pytest.mark.parametrize(
     ("reduce", "weights", "expected"),
     [
@@ -193,7 +179,7 @@ def test_a_panel_reduces_its_members(reduce: Any, weights: Any, expected: float)
             member(two, "two", parse=parse.tag("score"), prompt="{prompt} {completion}"),
             http_reward(three.url, columns=["completion"], name="three"),
         ]
-        result = score(panel(members, reduce=reduce, weights=weights), ["a", "b"], prompts=["p", "q"])
+        result = scored(panel(members, reduce=reduce, weights=weights), ["a", "b"], prompts=["p", "q"])
         assert result.functions == ("panel",)
         assert result.rewards.ravel().tolist() == pytest.approx([expected] * 2)
         assert {name: values for name, values in result.extra.items() if "/" in name} == {
@@ -206,43 +192,35 @@ def test_a_panel_reduces_its_members(reduce: Any, weights: Any, expected: float)
 
 
 @pytest.mark.fault(
-    "a member of a panel never answers",
-    sees="with `min_members=` the others give the score, after that member's own timeout",
+    "a member of a panel is down",
+    sees="its samples are an `error` that names the member, or, with `min_members=`, have the score of the others",
 )
 def test_a_member_that_fails_is_named() -> None:
-    gone = free_port()
     with serving(lambda *_: chat_completion("4")) as server:
-        dead = judge(base_url=f"http://127.0.0.1:{gone}", name="dead", **{**ASK, "retries": 0})
-        strict = score(panel([member(server, "good"), dead]), ["a"])
-        (failure,) = strict.failures()
+        members = [member(server, "good"), judging(f"http://127.0.0.1:{free_port()}", name="dead", retries=0)]
+        failure = only(scored(panel(members)))
         assert "of 2 members 2 must give a score; dead: ConnectionError" in failure.reason
-        lenient = score(panel([member(server, "good"), dead], min_members=1), ["a"])
+        lenient = scored(panel(members, min_members=1))
         assert lenient.rewards.item() == 4.0
         assert lenient.extra == {"panel/good": [4.0], "panel/dead": [None]}
 
 
+@pytest.mark.fault(
+    "a member of a panel never answers",
+    sees="with `min_members=` the others give the score, after that member's own timeout",
+)
 def test_a_member_that_hangs_costs_its_own_timeout() -> None:
-    let_go = threading.Event()
-    with (
-        serving(lambda *_: chat_completion("4")) as server,
-        serving(lambda *_: chat_completion("4") if let_go.wait(100) else None) as hung,
-    ):
+    with serving(lambda *_: chat_completion("4")) as server, serving(lambda *_: silent) as hung:
         members = [member(server, "good"), member(hung, "hung", timeout=0.3, retries=0)]
         started = time.monotonic()
-        try:
-            result = score(panel(members, min_members=1), ["a", "b"])
-        finally:
-            let_go.set()
+        result = scored(panel(members, min_members=1), ["a", "b"])
         assert result.rewards.ravel().tolist() == [4.0, 4.0]
         assert time.monotonic() - started < 60
 
 
 def test_a_member_answering_rubbish_is_tried_again_alone() -> None:
-    with (
-        serving(lambda *_: chat_completion("4")) as good,
-        serving(Sequence("no idea", "8")) as odd,
-    ):
-        result = score(panel([member(good, "good"), member(odd, "odd")], reduce="mean"), ["a"])
+    with serving(lambda *_: chat_completion("4")) as good, serving(Sequence("no idea", "8")) as odd:
+        result = scored(panel([member(good, "good"), member(odd, "odd")], reduce="mean"))
         assert result.rewards.item() == 6.0
         assert (len(good.bodies), len(odd.bodies)) == (1, 2)
 
@@ -258,12 +236,9 @@ def test_a_member_answering_rubbish_is_tried_again_alone() -> None:
         (lambda a, b: panel([a, b], reduce="max", weights=[1, 2]), "has no use for them"),
         (lambda a, b: panel([a, b], weights=[1, 0]), "expected numbers above 0"),
         (lambda a, b: panel([a, b], min_members=3), "min_members=3"),
-        (
-            lambda a, b: panel([a, judge(**NOWHERE, prompt="{completion}", name="c", total_timeout=3)]),
-            "has a total_timeout",
-        ),
+        (lambda a, b: panel([a, judging("http://x", name="c", total_timeout=3)]), "has a total_timeout"),
         (lambda a, b: panel([a, http_reward("http://x", batch_size=2)]), "batch_size"),
-        (lambda a, b: panel([a, judge(**NOWHERE, prompt="{completion}", name="c", pure=True)]), "'c' has pure=True"),
+        (lambda a, b: panel([a, judging("http://x", name="c", pure=True)]), "'c' has pure=True"),
         (
             lambda a, b: panel([a, pairwise(**NOWHERE, prompt="{completion_a} {completion_b}", name="c")]),
             "the member 'c' scores a whole group at once: a panel is about one sample. Put it into the dispatcher's list",
@@ -280,75 +255,45 @@ def test_odd_panels_are_refused(make: Any, problem: str) -> None:
         make(*members)
 
 
+def of_several_requests(kind: str, server: Server) -> Any:
+    limit = Limit(concurrency=4)
+    if kind == "votes":
+        return votes(server, limit=limit, votes=Votes(5, by="mean"))
+    if kind == "panel":
+        return panel([member(server, "a", limit=limit), member(server, "b", limit=Limit(concurrency=1))])
+    return comparing(server, limit=limit, schedule="all")
+
+
 @pytest.mark.parametrize("kind", ["votes", "panel", "pairwise"])
 def test_requests_stay_within_the_limit_and_are_seen(kind: str) -> None:
-    now, most = 0, 0
-    lock, seen_together = threading.Lock(), threading.Event()
-
-    def counting(path: str, body: dict[str, Any]) -> Any:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        seen_together.wait(60)
-        time.sleep(0.02)
-        with lock:
-            now -= 1
-        return fair(path, body) if "<" in question(body) else chat_completion("1")
-
-    with serving(counting) as server:
-        limit = Limit(concurrency=4)
-        function = {
-            "votes": lambda: votes(server, limit=limit, votes=Votes(5, by="mean")),
-            "panel": lambda: panel([member(server, "a", limit=limit), member(server, "b", limit=Limit(concurrency=1))]),
-            "pairwise": lambda: comparing(server, limit=limit, schedule="all"),
-        }[kind]()
-        with Dispatcher([function]) as dispatcher:
-            pending = dispatcher.submit(completions=["1", "2", "3", "4"] * 4, prompts=["p"] * 16, num_generations=4)
-            seen = 0
-            while not pending.done:
-                seen = max(seen, len(dispatcher.dump(timeout=0.1)))
-                if seen > 1:
-                    seen_together.set()
-                time.sleep(0.005)
-            assert not np.isnan(pending.result().rewards).any()
-        assert 1 < most <= (5 if kind == "panel" else 4)
-        assert 1 < seen <= 5
+    load = RequestCounter(lambda path, body: fair(path, body) if "<" in question(body) else chat_completion("1"))
+    load.release.clear()
+    with serving(load) as server, Dispatcher([of_several_requests(kind, server)]) as dispatcher:
+        pending = dispatcher.submit(completions=["1", "2", "3", "4"] * 4, prompts=["p"] * 16, num_generations=4)
+        seen = 0
+        while not pending.done:
+            seen = max(seen, len(dispatcher.dump(timeout=0.1)))
+            if seen > 1:
+                load.release.set()
+            time.sleep(0.005)
+        assert not np.isnan(pending.result().rewards).any()
+    assert 1 < load.most <= (5 if kind == "panel" else 4)
+    assert 1 < seen <= 5
 
 
 @pytest.mark.parametrize("kind", ["votes", "panel", "pairwise"])
 def test_closing_in_the_middle_leaves_nothing(kind: str) -> None:
-    let_go = threading.Event()
-    with serving(lambda *_: chat_completion("1") if let_go.wait(100) else None) as server:
-        function = {
-            "votes": lambda: votes(server),
-            "panel": lambda: panel([member(server, "a"), member(server, "b")]),
-            "pairwise": lambda: comparing(server),
-        }[kind]()
-        dispatcher = Dispatcher([function], max_failure_rate=1.0)
+    with serving(lambda *_: silent) as server:
+        dispatcher = Dispatcher([of_several_requests(kind, server)], max_failure_rate=1.0)
         pending = dispatcher.submit(completions=["1", "2"], prompts=["p"] * 2, num_generations=2)
-        while not server.bodies:
-            time.sleep(0.01)
+        eventually(lambda: server.bodies)
         dispatcher.close()
-        let_go.set()
         assert (pending.result().status == Status.CANCELLED).all()
 
 
 def test_a_total_timeout_in_the_middle_cancels_what_is_left() -> None:
-    let_go = threading.Event()
-    answer = Sequence("1", "1")
-
-    def slow(path: str, body: dict[str, Any]) -> Any:
-        found = answer(path, body)
-        if len(server.bodies) > 1:
-            let_go.wait(100)
-        return found
-
-    with serving(slow) as server:
-        try:
-            result = score(votes(server, total_timeout=4.0, limit=Limit(concurrency=1)), ["a"])
-        finally:
-            let_go.set()
+    with serving(lambda *_: silent if len(server.bodies) > 1 else chat_completion("1")) as server:
+        result = scored(votes(server, total_timeout=4.0, limit=Limit(concurrency=1)))
         assert result.status.item() == Status.TIMEOUT
         assert result.failures()[0].reason == "total timeout"
         assert len(server.bodies) == 2

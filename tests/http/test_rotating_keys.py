@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Callable
@@ -11,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Journal, Limit, Server, judge
+from guerdon import Dispatcher, Journal, Limit
+from tests.http.scoring import judging, only, scored
 from tests.http.server import Handler, chat_completion, serving
 
 
@@ -29,18 +29,12 @@ class Door:
 
     def answer(self, handler: Handler) -> None:
         brought = handler.headers[self.header].removeprefix("Bearer ")
-        text = f'{{"error": "unknown key {self.echo or brought}"}}'
-        status = 401
         if brought == self.key:
-            text, status = str(chat_completion("Score: 7")).replace("'", '"'), 200
-        else:
-            with self._lock:
-                self.refused += 1
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(len(text)))
-        handler.send_header("Connection", "close")
-        handler.end_headers()
-        handler.wfile.write(text.encode())
+            handler.reply(200, chat_completion("Score: 7"))
+            return
+        with self._lock:
+            self.refused += 1
+        handler.reply(401, {"error": f"unknown key {self.echo or brought}"})
 
 
 @pytest.mark.parametrize("headers", [None, {"api-key": "{key}"}], ids=["bearer", "own header"])
@@ -53,13 +47,8 @@ def test_a_key_that_was_replaced_in_its_file_is_read_again(tmp_path: Path, heade
     file.write_text("first-key-1234567\n")
     door = Door("first-key-1234567", "Authorization" if headers is None else "api-key")
     with serving(door) as server:
-        asked = judge(
-            server=Server([f"{server.url}/v1", f"{server.url}/other/v1"], api_key_file=str(file), headers=headers),
-            model="m",
-            prompt="{completion}",
-            retries=0,
-            pure=False,
-        )
+        addresses = [f"{server.url}/v1", f"{server.url}/other/v1"]
+        asked = judging(addresses, api_key_file=str(file), headers=headers, retries=0, pure=False)
         with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
             assert dispatcher.score(completions=["a"] * 8).rewards.ravel().tolist() == [7.0] * 8
             door.key = "second-key-890123"
@@ -86,19 +75,20 @@ def test_a_key_file_without_a_key_leaves_the_key_as_it_was(tmp_path: Path, left:
     file = tmp_path / "key"
     file.write_text("first-key-1234567")
     door = Door("first-key-1234567", "Authorization")
-    with serving(door) as server:
-        asked = judge(server=Server(server.url, api_key_file=str(file)), model="m", prompt="{completion}", retries=0)
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
-            assert dispatcher.score(completions=["b"]).rewards.item() == 7.0
-            file.unlink()
-            if left is not None:
-                file.write_text(left)
-            door.key = "another-key"
-            (failure,) = dispatcher.score(completions=["c"]).failures()
-            assert "401 Unauthorized" in failure.reason
-            assert door.refused == 1
-            door.key = "first-key-1234567"
-            assert dispatcher.score(completions=["d"]).rewards.item() == 7.0
+    with (
+        serving(door) as server,
+        Dispatcher([judging(server.url, api_key_file=str(file), retries=0)], max_failure_rate=1.0) as dispatcher,
+    ):
+        assert dispatcher.score(completions=["b"]).rewards.item() == 7.0
+        file.unlink()
+        if left is not None:
+            file.write_text(left)
+        door.key = "another-key"
+        (failure,) = dispatcher.score(completions=["c"]).failures()
+        assert "401 Unauthorized" in failure.reason
+        assert door.refused == 1
+        door.key = "first-key-1234567"
+        assert dispatcher.score(completions=["d"]).rewards.item() == 7.0
 
 
 class Tokens:
@@ -136,25 +126,15 @@ def test_a_function_gives_the_next_token_after_a_401(tmp_path: Path) -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         def reply(handler: Handler) -> None:
             brought = handler.headers["Authorization"].removeprefix("Bearer ")
-            good = tokens.takes(brought)
-            text = json.dumps(chat_completion("Score: 7") if good else {"error": f"{brought} has expired"})
-            handler.send_response(200 if good else 401)
-            handler.send_header("Content-Length", str(len(text)))
-            handler.send_header("Connection", "close")
-            handler.end_headers()
-            handler.wfile.write(text.encode())
+            if tokens.takes(brought):
+                handler.reply(200, chat_completion("Score: 7"))
+            else:
+                handler.reply(401, {"error": f"{brought} has expired"})
 
         return reply
 
     with serving(answer) as server:
-        asked = judge(
-            server=Server(server.url, api_key=tokens),
-            model="m",
-            prompt="{completion}",
-            retries=0,
-            pure=False,
-            limit=Limit(concurrency=8),
-        )
+        asked = judging(server.url, api_key=tokens, retries=0, pure=False, limit=Limit(concurrency=8))
         journal = Journal(tmp_path, texts=True)
         with Dispatcher([asked], max_failure_rate=1.0, journal=journal) as dispatcher:
             assert tokens.fetched == [], "no request needed one yet"
@@ -168,10 +148,6 @@ def test_a_function_gives_the_next_token_after_a_401(tmp_path: Path) -> None:
     assert b"token-of-an-hour" not in written
 
 
-def _says(token: str) -> Callable[[], Any]:
-    return lambda: token
-
-
 def _raises() -> str:
     raise ConnectionError("the login service is down")
 
@@ -182,9 +158,9 @@ def _raises() -> str:
         (_raises, "no key from the function in api_key=: it raised ConnectionError: the login service is down"),
         (sys.exit, "it raised SystemExit"),
         (dict, "it returned a dict, not the key"),
-        (_says(" "), "it returned an empty string, not the key"),
-        (_says("a\nb"), "the API key contains characters that a header can't hold"),
-        (_says("third-key-1234567"), "401 Unauthorized (check the API key)"),
+        (lambda: " ", "it returned an empty string, not the key"),
+        (lambda: "a\nb", "the API key contains characters that a header can't hold"),
+        (lambda: "third-key-1234567", "401 Unauthorized (check the API key)"),
     ],
 )
 @pytest.mark.fault(
@@ -193,8 +169,6 @@ def _raises() -> str:
 )
 def test_a_function_without_a_key_is_the_reason(function: Callable[[], Any], reason: str) -> None:
     with serving(Door("another-key", "Authorization")) as server:
-        asked = judge(server=Server(server.url, api_key=function), model="m", prompt="{completion}", retries=1)
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
-            (failure,) = dispatcher.score(completions=["a"]).failures()
+        failure = only(scored(judging(server.url, api_key=function, retries=1)))
     assert reason in failure.reason
     assert "third-key" not in failure.reason

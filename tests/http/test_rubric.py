@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, RewardBatch, Status, rubric
-from tests.http.scoring import asked
-from tests.http.server import Server, chat_completion, question, serving
+from tests.clock import eventually
+from tests.http.scoring import asked, scored
+from tests.http.server import Server, chat_completion, question, serving, silent
 from tests.http.test_streaming import Streamer, delta
-from tests.http.wire import wired
-from tests.lanes.lane_helpers import eventually
+from tests.http.wire import Wire, wired
 
 CRITERIA = {"correct": "The answer is right.", "clear": "Use no {jargon}."}
 NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
@@ -36,8 +36,8 @@ def answer(path: str, body: dict[str, Any]) -> Any:
     return chat_completion(f"Well:\n```json\n{json.dumps(given)}\n```")
 
 
-def made(server: Server, **options: Any) -> Any:
-    return rubric(CRITERIA, base_url=server.url, model="m", **{"retries": 0, "timeout": 20, **options})
+def made(server: Server | Wire, **options: Any) -> Any:
+    return rubric(CRITERIA, model="m", **{"base_url": server.url, "retries": 0, "timeout": 20, **options})
 
 
 def rated(reply: Any, completions: Sequence[str] = ("a",), **options: Any) -> tuple[RewardBatch, Server]:
@@ -75,9 +75,7 @@ def test_a_streamed_answer_has_a_score_for_each_criterion() -> None:
     given = json.dumps({name: {"reason": f"{name}!", "score": len(name)} for name in CRITERIA})
     server = Streamer([delta(given[:20]), delta(given[20:], finish_reason="stop"), b"[DONE]"])
     with wired(server) as wire:
-        asked = rubric(CRITERIA, base_url=wire.url, model="m", stream=True, retries=0)
-        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(prompts=["p"], completions=["a"])
+        result = scored(made(wire, stream=True), prompts=["p"])
     assert result.rewards.reshape(2).tolist() == [7.0, 5.0]
     assert result.extra["rubric/clear/reason"] == ["clear!"]
 
@@ -91,10 +89,6 @@ def test_an_answer_that_can_not_be_read_is_repaired(per_call: Any, asked: int) -
     assert "no JSON" in advice["content"]
 
 
-@pytest.mark.fault(
-    "an answer to a rubric lacks a criterion",
-    sees="an `error` of all its criteria; with `per_call='one'` of that criterion alone",
-)
 def test_requests_of_a_sample_begin_with_the_same_text() -> None:
     _, server = rated(answer, ["because"], per_call="one")
     one, other = map(question, server.bodies)
@@ -104,6 +98,10 @@ def test_requests_of_a_sample_begin_with_the_same_text() -> None:
     assert "clear: Use no {jargon}." in other
 
 
+@pytest.mark.fault(
+    "an answer to a rubric lacks a criterion",
+    sees="an `error` of all its criteria; with `per_call='one'` of that criterion alone",
+)
 def test_a_malformed_answer_fails_all_of_its_criteria() -> None:
     for per_call, expected in (("all", [[7, 5], [np.nan, np.nan]]), ("one", [[7, 5], [7, np.nan]])):
         result, _ = rated(answer, ["fine", "without clear"], per_call=per_call)
@@ -111,37 +109,32 @@ def test_a_malformed_answer_fails_all_of_its_criteria() -> None:
         assert all(failure.status == Status.ERROR for failure in result.failures())
 
 
-@pytest.mark.fault(
-    "a judge repeats the form of a rubric's answer instead of filling it in",
-    sees="an `error`: the form holds no scores",
-)
 @pytest.mark.parametrize("beyond", ['{"correct": 11, "clear": 5}', '{"correct": "high", "clear": 5}', "7 and 5", ""])
 def test_other_values_than_scores_are_errors(beyond: str) -> None:
     result, _ = rated(lambda *_: chat_completion(beyond))
     assert (result.status == Status.ERROR).all()
 
 
+@pytest.mark.fault(
+    "a judge repeats the form of a rubric's answer instead of filling it in",
+    sees="an `error`: the form holds no scores",
+)
 def test_the_example_of_the_form_is_no_answer() -> None:
     result, _ = rated(lambda path, body: chat_completion(question(body).split("Reply with JSON alone: ")[1]))
     assert (result.status == Status.ERROR).all()
 
 
 def test_a_request_that_is_given_up_counts_for_its_criterion() -> None:
-    let_go = threading.Event()
-
     def hanging(path: str, body: dict[str, Any]) -> Any:
-        if "clear: " in question(body).split("Rate the answer")[1]:
-            let_go.wait(30)
-        return answer(path, body)
+        return silent if "clear: " in question(body).split("Rate the answer")[1] else answer(path, body)
 
-    with serving(hanging) as server:
-        try:
-            with Dispatcher([made(server, per_call="one", total_timeout=1)], max_failure_rate=1.0) as dispatcher:
-                dispatcher.score(prompts=["p"], completions=["a"])
-                eventually(lambda: dispatcher.stats()["usage"]["rubric/clear"]["requests"])
-                used = dispatcher.stats()["usage"]
-        finally:
-            let_go.set()
+    with (
+        serving(hanging) as server,
+        Dispatcher([made(server, per_call="one", total_timeout=1)], max_failure_rate=1.0) as dispatcher,
+    ):
+        dispatcher.score(prompts=["p"], completions=["a"])
+        eventually(lambda: dispatcher.stats()["usage"]["rubric/clear"]["requests"])
+        used = dispatcher.stats()["usage"]
     assert {name: (one["requests"], one["unknown"]) for name, one in used.items()} == {
         "rubric/correct": (1, 0),
         "rubric/clear": (1, 1),
@@ -150,8 +143,7 @@ def test_a_request_that_is_given_up_counts_for_its_criterion() -> None:
 
 def test_the_requests_of_a_sample_go_to_one_endpoint() -> None:
     with serving(answer) as one, serving(answer) as other:
-        asked = rubric(CRITERIA, base_url=[one.url, other.url], model="m", per_call="one", timeout=20)
-        with Dispatcher([asked]) as dispatcher:
+        with Dispatcher([made(one, base_url=[one.url, other.url], per_call="one", retries=3)]) as dispatcher:
             for number in range(8):
                 dispatcher.score(prompts=["p"], completions=[f"sample {number}"])
         at_one = {question(body).split("Rate the answer")[0] for body in one.bodies}
@@ -195,11 +187,8 @@ def test_odd_rubrics_are_refused(options: dict[str, Any], problem: str) -> None:
 
 
 def test_a_column_alone_is_refused() -> None:
-    with (
-        pytest.raises(RegistrationError, match="put the rubric itself into the list"),
-        Dispatcher([rubric(CRITERIA, **NOWHERE).columns[1]]) as dispatcher,
-    ):
-        dispatcher.score(prompts=["p"], completions=["a"])
+    with pytest.raises(RegistrationError, match="put the rubric itself into the list"):
+        scored(rubric(CRITERIA, **NOWHERE).columns[1], prompts=["p"])
 
 
 @pytest.mark.parametrize("per_call", ["all", "one"])
@@ -237,22 +226,15 @@ def test_groups_of_a_stream_are_delivered_early(per_call: Any) -> None:
 )
 @pytest.mark.parametrize("bound", ["group_quorum", "group_timeout"])
 def test_a_group_delivered_without_a_straggler_has_the_others_columns(bound: str) -> None:
-    let_go = threading.Event()
-
     def slow(path: str, body: dict[str, Any]) -> Any:
-        if "hangs" in question(body):
-            let_go.wait(30)
-        return answer(path, body)
+        return silent if "hangs" in question(body) else answer(path, body)
 
     options: dict[str, Any] = {"group_quorum": 2} if bound == "group_quorum" else {"group_timeout": 1.0}
     with serving(slow) as server, Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher:
         stream = dispatcher.stream(num_generations=3, **options)
-        try:
-            stream.add(prompts=["p"] * 3, completions=["a", "hangs", "b"])
-            stream.finish()
-            result = stream.result()
-        finally:
-            let_go.set()
+        stream.add(prompts=["p"] * 3, completions=["a", "hangs", "b"])
+        stream.finish()
+        result = stream.result()
     found = result.rewards.reshape(3, 2)
     assert found[[0, 2]].tolist() == [[7.0, 5.0]] * 2
     assert np.isnan(found[1]).all()

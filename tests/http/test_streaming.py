@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, judge, parse
-from tests.http.scoring import only
+from guerdon import Dispatcher, RegistrationError, parse
+from tests.http.scoring import judging, only
 from tests.http.wire import request_of, wired
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -48,9 +48,7 @@ class Streamer:
 
 def streamed(server: Streamer, **options: Any) -> Any:
     with wired(server) as wire:
-        graded = judge(
-            **{"base_url": wire.url, "model": "m", "prompt": "{completion}", "stream": True, "retries": 0, **options}
-        )
+        graded = judging(wire.url, **{"stream": True, "retries": 0, **options})
         with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
             result = dispatcher.score(completions=["x"])
             if not server.ends:
@@ -140,8 +138,7 @@ def test_a_streamed_answer_without_a_score_is_kept_and_repaired() -> None:
 def test_a_stream_that_ends_frees_its_connection() -> None:
     server = Streamer([delta("7", finish_reason="stop"), b"[DONE]"])
     with wired(server) as wire:
-        graded = judge(base_url=wire.url, model="m", prompt="{completion}", stream=True, retries=0)
-        with Dispatcher([graded]) as dispatcher:
+        with Dispatcher([judging(wire.url, stream=True, retries=0)]) as dispatcher:
             for _ in range(3):
                 assert dispatcher.score(completions=["x"]).rewards.item() == 7.0
         assert wire.connections == 1
@@ -149,6 +146,6 @@ def test_a_stream_that_ends_frees_its_connection() -> None:
 
 def test_streaming_is_for_judges_that_write() -> None:
     with pytest.raises(RegistrationError, match="neither temperature= nor stream="):
-        judge(base_url="http://127.0.0.1:9", model="m", api="classify", prompt="{completion}", stream=True)
+        judging("http://127.0.0.1:9", api="classify", stream=True)
     with pytest.raises(RegistrationError, match="stream="):
-        judge(base_url="http://127.0.0.1:9", model="m", prompt="{completion}", stream="yes")  # type: ignore[arg-type]
+        judging("http://127.0.0.1:9", stream="yes")

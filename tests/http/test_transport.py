@@ -11,23 +11,18 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, Status, judge
 from tests.clock import eventually
-from tests.http.scoring import only, reached, score
+from tests.http.scoring import judging, only, score, scored
 from tests.http.server import chat_completion, serving
-from tests.http.wire import ANSWER, request_of, wired
+from tests.http.wire import ANSWER, Handle, Wire, good, request_of, wired
 from tests.lanes.lane_helpers import ours
 
-HTTPS = {"base_url": "https://127.0.0.1:9/v1", "model": "m", "prompt": "{completion}"}
-
-
-def good(connection: socket.socket) -> None:
-    while True:
-        request_of(connection)
-        connection.sendall(ANSWER)
+HTTPS = "https://127.0.0.1:9/v1"
 
 
 @pytest.mark.fault(
@@ -47,8 +42,7 @@ def test_pooled_connections_that_lead_nowhere() -> None:
         over.wait(60)
 
     with wired(*[forgets] * count, good) as wire:
-        graded = judge(base_url=wire.url, model="m", prompt="{completion}", pure=False, timeout=6, retries=1)
-        with Dispatcher([graded]) as dispatcher:
+        with Dispatcher([judging(wire.url, pure=False, timeout=6, retries=1)]) as dispatcher:
             dispatcher.score(completions=["x"] * count)
             assert wire.connections == count
             forgotten.set()
@@ -60,19 +54,28 @@ def test_pooled_connections_that_lead_nowhere() -> None:
         assert wire.connections == count + 1
 
 
-def test_http2_is_not_spoken_to_a_proxy_that_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def proxy(handle: Handle, no_proxy: str = "") -> Iterator[Wire]:
+    """A proxy for all hosts but those of `no_proxy`."""
+    with wired(handle) as wire, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("http_proxy", wire.url)
+        for name in ("no_proxy", "NO_PROXY"):
+            patch.delenv(name, raising=False)
+        if no_proxy:
+            patch.setenv("no_proxy", no_proxy)
+        yield wire
+
+
+def test_http2_is_not_spoken_to_a_proxy_that_forwards() -> None:
     requests: list[bytes] = []
 
-    def proxy(connection: socket.socket) -> None:
+    def forwards(connection: socket.socket) -> None:
         while True:
             requests.append(request_of(connection))
             connection.sendall(ANSWER)
 
-    with wired(proxy) as wire:
-        monkeypatch.setenv("http_proxy", wire.url)
-        monkeypatch.delenv("no_proxy", raising=False)
-        monkeypatch.delenv("NO_PROXY", raising=False)
-        result = score("http://judge.example/v1", ["x"], http2=True)
+    with proxy(forwards):
+        result = score("http://judge.example/v1", http2=True)
     assert result.rewards.item() == 7.0
     assert requests[0].startswith(b"POST http://judge.example/v1/chat/completions HTTP/1.1\r\n")
     assert re.search(rb"\r\nuser-agent: guerdon/\d+\.\d+\.\d+\r\n", requests[0])
@@ -81,36 +84,23 @@ def test_http2_is_not_spoken_to_a_proxy_that_forwards(monkeypatch: pytest.Monkey
 @pytest.mark.fault(
     "a proxy refuses the requests to a judge", sees="`error` that names the proxy: the judge never saw the request"
 )
-def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_refuses_is_named() -> None:
     def refuses(connection: socket.socket) -> None:
         request_of(connection)
         connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
 
-    with wired(refuses) as proxy:
-        monkeypatch.setenv("http_proxy", proxy.url)
-        monkeypatch.delenv("no_proxy", raising=False)
-        monkeypatch.delenv("NO_PROXY", raising=False)
-        failure = only(score("http://judge.example/v1", ["x"], retries=0))
-    assert failure.reason.endswith(f"(through the proxy 127.0.0.1:{proxy.port})"), failure.reason
+    with proxy(refuses) as wire:
+        failure = only(score("http://judge.example/v1", retries=0))
+    assert failure.reason.endswith(f"(through the proxy 127.0.0.1:{wire.port})"), failure.reason
 
 
-def test_no_proxy_for_all_hosts_holds_for_addresses_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(connection: socket.socket) -> None:
-        request_of(connection)
-        connection.sendall(ANSWER)
-
-    with wired(answers) as wire, wired(answers) as proxy:
-        monkeypatch.setenv("http_proxy", proxy.url)
-        monkeypatch.setenv("no_proxy", "*")
-        result = score(wire.url, ["x"])
-        assert (wire.connections, proxy.connections) == (1, 0)
+def test_no_proxy_for_all_hosts_holds_for_addresses_too() -> None:
+    with wired(good) as wire, proxy(good, no_proxy="*") as unused:
+        result = score(wire.url)
+        assert (wire.connections, unused.connections) == (1, 0)
     assert result.rewards.item() == 7.0
 
 
-@pytest.mark.fault(
-    "SSL_CERT_FILE names a file that can't be used",
-    sees="RegistrationError that names it; public authorities are not trusted in its place",
-)
 def test_an_authority_of_ca_file_is_trusted_and_no_other(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made_by = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=judge.test"
@@ -121,32 +111,27 @@ def test_an_authority_of_ca_file_is_trusted_and_no_other(tmp_path: Path) -> None
     context.load_cert_chain(certificate, key)
     with serving(lambda path, body: chat_completion("Score: 8")) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        options = {
-            "base_url": server.url.replace("http", "https"),
-            "model": "m",
-            "prompt": "{completion}",
-            "retries": 0,
-        }
-        trusting = judge(**reached({**options, "ca_file": str(certificate), "name": "trusting"}))
-        with Dispatcher([trusting, judge(**reached({**options, "name": "other"}))], max_failure_rate=1.0) as dispatcher:
-            result = dispatcher.score(completions=["x"])
+        url = server.url.replace("http", "https")
+        trusting = judging(url, retries=0, ca_file=str(certificate), name="trusting")
+        result = scored([trusting, judging(url, retries=0, name="other")])
     (failure,) = result.failures()
     assert result.rewards[0, 0, 0] == 8.0
     assert failure.function == "other"
     assert "ca_file" in failure.reason
 
 
+@pytest.mark.fault(
+    "SSL_CERT_FILE names a file that can't be used",
+    sees="RegistrationError that names it; public authorities are not trusted in its place",
+)
 def test_authorities_of_the_system_that_can_not_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path in (tmp_path / "no-such.pem", empty):
         monkeypatch.setenv("SSL_CERT_FILE", str(path))
-        with (
-            pytest.raises(ValueError, match="the certificates in SSL_CERT_FILE can't be used"),
-            Dispatcher([judge(**HTTPS)]) as dispatcher,
-        ):
-            dispatcher.score(completions=["x"])
+        with pytest.raises(ValueError, match="the certificates in SSL_CERT_FILE can't be used"):
+            scored(judging(HTTPS))
 
 
 @pytest.mark.parametrize(
@@ -161,42 +146,40 @@ def test_authorities_of_the_system_that_can_not_be_used(monkeypatch: pytest.Monk
     ],
 )
 def test_options_of_tls_that_do_not_hold_are_refused(
-    options: dict[str, object], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("hello")
     with pytest.raises(RegistrationError, match="reward function 'judge'") as raised:
-        judge(**reached({**HTTPS, **options}))
+        judging(HTTPS, **options)
     assert reason in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("url", "key", "warned"),
+    ("url", "key", "warning"),
     [
-        ("http://judge.example/v1", "SOME_KEY", True),
-        ("http://10.0.0.7:8000/v1", "SOME_KEY", True),
-        ("http://judge.example/v1", None, False),
-        ("https://judge.example/v1", "SOME_KEY", False),
-        ("http://localhost:8000/v1", "SOME_KEY", False),
-        ("http://127.0.0.2:8000/v1", "SOME_KEY", False),
-        ("http://[::1]:8000/v1", "SOME_KEY", False),
+        ("http://judge.example/v1", "SOME_KEY", "its API key goes to judge.example"),
+        ("http://10.0.0.7:8000/v1", "SOME_KEY", "its API key goes to 10.0.0.7"),
+        (
+            ["http://10.0.0.7:8000/v1", "http://10.0.0.8:8000/v1", "http://127.0.0.1/v1", "https://judge.example/v1"],
+            "SOME_KEY",
+            "its API key goes to 10.0.0.7 and 1 more over plain http",
+        ),
+        ("http://judge.example/v1", None, None),
+        ("https://judge.example/v1", "SOME_KEY", None),
+        ("http://localhost:8000/v1", "SOME_KEY", None),
+        ("http://127.0.0.2:8000/v1", "SOME_KEY", None),
+        ("http://[::1]:8000/v1", "SOME_KEY", None),
     ],
 )
-def test_a_key_that_goes_without_tls_is_warned_of(url: str, key: str | None, warned: bool) -> None:
+def test_a_key_that_goes_without_tls_is_warned_of_once(url: Any, key: str | None, warning: str | None) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         judge(base_url=url, model="m", prompt="{completion}", api_key_env=key)
-    assert [each.category for each in caught] == [GuerdonWarning] * warned
-    if warned:
-        assert "its API key goes to" in str(caught[0].message)
+    assert [each.category for each in caught] == [GuerdonWarning] * (warning is not None)
+    if warning is not None:
+        assert warning in str(caught[0].message)
         assert caught[0].filename == __file__
-
-
-def test_a_key_for_many_servers_is_warned_of_once() -> None:
-    urls = ["http://10.0.0.7:8000/v1", "http://10.0.0.8:8000/v1", "http://127.0.0.1/v1", "https://judge.example/v1"]
-    with pytest.warns(GuerdonWarning, match="its API key goes to 10.0.0.7 and 1 more over plain http") as caught:
-        judge(base_url=urls, model="m", prompt="{completion}", api_key_env="SOME_KEY")
-    assert len(caught) == 1
 
 
 @contextmanager
@@ -218,7 +201,7 @@ def taking_no_connections() -> Iterator[str]:
 )
 def test_a_server_that_takes_no_connections() -> None:
     with taking_no_connections() as url:
-        failure = only(score(url, ["x"], timeout=1, retries=0))
+        failure = only(score(url, timeout=1, retries=0))
     assert failure.status is Status.TIMEOUT
     assert failure.reason.startswith("can't connect within the timeout of 1 s; ")
     assert "had not taken the connection" in failure.reason

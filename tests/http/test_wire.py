@@ -10,32 +10,41 @@ import time
 
 import pytest
 
-from guerdon import Dispatcher, Status, judge
-from tests.http.scoring import only, score
-from tests.http.wire import ANSWER, BODY, head_of, request_of, wired
+from guerdon import Dispatcher, Status
+from tests.faults import fault
+from tests.http.scoring import judging, only, score
+from tests.http.wire import ANSWER, BODY, Handle, good, head_of, request_of, wired
 
 # More than the kernel keeps for a connection, on either side.
 LONG = "x" * (24 << 20)
 
 
-def good(connection: socket.socket) -> None:
-    while True:
-        request_of(connection)
-        connection.sendall(ANSWER)
+def reset(connection: socket.socket) -> None:
+    connection.recv(1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-@pytest.mark.fault(
-    "a judge's server resets connections in the TLS handshake", sees="`error` after `retries`: can't connect"
+@pytest.mark.parametrize(
+    ("scheme", "handle", "reason"),
+    [
+        fault(
+            "a judge's server resets connections in the TLS handshake",
+            sees="`error` after `retries`: can't connect",
+            of=("https:", reset, "can't connect to 127.0.0.1"),
+        ),
+        fault(
+            "a judge's server closes connections that are in use, without an answer",
+            sees="`error` after `retries`: it may have died of the request",
+            of=("http:", request_of, "ConnectionError: 127.0.0.1"),
+        ),
+    ],
+    ids=["TLS", "in use"],
 )
-def test_a_reset_in_the_tls_handshake() -> None:
-    def reset(connection: socket.socket) -> None:
-        connection.recv(1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-    with wired(reset) as wire:
-        failure = only(score(wire.url.replace("http:", "https:"), ["x"]))
+def test_connections_that_are_closed_without_an_answer(scheme: str, handle: Handle, reason: str) -> None:
+    with wired(handle) as wire:
+        failure = only(score(wire.url.replace("http:", scheme)))
         assert (wire.connections, failure.attempts) == (2, 2)
-    assert "can't connect to 127.0.0.1" in failure.reason
+    assert reason in failure.reason
 
 
 @pytest.mark.fault(
@@ -97,9 +106,9 @@ def wordy(connection: socket.socket) -> None:
     "a judge's server sends interim answers, chunks with trailers, 100 kB of headers",
     sees="its value; the connection is used again",
 )
-def test_odd_answers_that_are_well_formed(handle: object) -> None:
-    with wired(handle) as wire:  # type: ignore[arg-type]
-        with Dispatcher([judge(base_url=wire.url, model="m", prompt="{completion}", retries=0)]) as dispatcher:
+def test_odd_answers_that_are_well_formed(handle: Handle) -> None:
+    with wired(handle) as wire:
+        with Dispatcher([judging(wire.url, retries=0)]) as dispatcher:
             for _ in range(2):
                 assert dispatcher.score(completions=["x"]).rewards.item() == 7.0
         assert wire.connections == 1
@@ -120,7 +129,7 @@ def test_an_answer_in_gzip() -> None:
             connection.sendall(head + body)
 
     with wired(zipped) as wire:
-        failure = only(score(wire.url, ["x"]))
+        failure = only(score(wire.url))
     assert 'returned an answer in "gzip", an encoding that was not requested' in failure.reason
     assert b"\r\naccept-encoding: identity\r\n" in asked[0]
 
@@ -136,23 +145,9 @@ def test_a_connection_that_is_closed_when_it_is_used_again() -> None:
         connection.recv(1)  # the next request begins to come, and the server hangs up
 
     with wired(impatient, good) as wire:
-        with Dispatcher([judge(base_url=wire.url, model="m", prompt="{completion}", retries=0)]) as dispatcher:
+        with Dispatcher([judging(wire.url, retries=0)]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 7.0
             time.sleep(1.1)  # it rests for a second or more
             result = dispatcher.score(completions=["x"])
         assert wire.connections == 2
     assert (result.rewards.item(), result.attempts.item()) == (7.0, 1)
-
-
-@pytest.mark.fault(
-    "a judge's server closes connections that are in use, without an answer",
-    sees="`error` after `retries`: it may have died of the request",
-)
-def test_a_connection_in_use_that_is_closed() -> None:
-    def hangs_up(connection: socket.socket) -> None:
-        request_of(connection)
-
-    with wired(hangs_up) as wire:
-        failure = only(score(wire.url, ["x"]))
-        assert (wire.connections, failure.attempts) == (2, 2)
-    assert "ConnectionError: 127.0.0.1" in failure.reason

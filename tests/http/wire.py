@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-Handle = Callable[[socket.socket], None]
+Handle = Callable[[socket.socket], object]
 
 BODY = b'{"choices": [{"message": {"content": "Score: 7"}}]}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
@@ -48,6 +48,12 @@ def request_of(connection: socket.socket) -> bytes:
         lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
         if mark and len(body) >= int(lengths[0]):
             return found
+
+
+def good(connection: socket.socket) -> None:
+    while True:
+        request_of(connection)
+        connection.sendall(ANSWER)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal
 
 import pytest
@@ -60,14 +59,3 @@ def test_with_raise_the_first_failure_does() -> None:
         rate = ResultFailureRate([dispatcher])
         with pytest.raises(RewardFailureError, match='on_failure="raise"'):
             rate.add(results(dispatcher, ["bad", "ok"])[0])
-
-
-def test_single_samples_count_like_batches_of_one() -> None:
-    with Dispatcher([reward(fails_on_bad, lane="thread")]) as dispatcher:
-        rate = ResultFailureRate([dispatcher])
-        good, bad = (asyncio.run(dispatcher.ascore_one(completion=text)) for text in ("ok", "bad"))
-        for one in [good] * 31 + [bad] * 32:
-            rate.add_one(one)
-        with pytest.raises(RewardFailureError, match="failed on 33 of its last 64 samples") as caught:
-            rate.add_one(bad)
-        assert "ValueError: bad" in str(caught.value)

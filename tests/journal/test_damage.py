@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,115 +36,77 @@ def test_a_killed_run_is_read(tmp_path: Path) -> None:
 
 
 NAMED = "run-1-r0-77-00000"
+PART, STREAM = f"{NAMED}.parquet", f"{NAMED}.arrows"
+UNREADABLE = "can't be read as a part of a journal"
+NO_PART = "is no part of a journal"
+NEWER = "has schema 2, this version of Guerdon reads 1"
 
 
-def _foreign(folder: Path) -> str:
-    pq.write_table(pa.table({"a": [1]}), folder / "data.parquet")
-    return "data.parquet is no part of a journal: its metadata name no schema"
-
-
-def _copied(folder: Path) -> str:
-    """All rows once more, as DuckDB or pandas write them."""
+def _copied(folder: Path) -> None:
+    """Writes all rows once more, as DuckDB or pandas write them."""
     rows = [pq.read_table(path) for path in folder.glob("*.parquet")]
     pq.write_table(pa.concat_tables(rows).replace_schema_metadata(None), folder / "all.parquet")
-    return "all.parquet is no part of a journal: its metadata name no schema"
 
 
-def _newer(folder: Path) -> str:
-    write_part(folder, table([row()], schema="2"), pid=77)
-    return f"{NAMED}.parquet has schema 2, this version of Guerdon reads 1"
-
-
-def _newer_stream(folder: Path) -> str:
-    write_open_part(folder, table([row()], schema="2"), pid=77)
-    return f"{NAMED}.arrows has schema 2, this version of Guerdon reads 1"
-
-
-def _lacking(folder: Path) -> str:
-    write_part(folder, table([row()]).drop_columns("status"), pid=77)
-    return f"{NAMED}.parquet is no part of a journal: it lacks the column 'status'"
-
-
-def _of_other_types(folder: Path) -> str:
+def _of_other_types(folder: Path) -> None:
     rows = table([row()])
-    place = rows.schema.get_field_index("value")
-    write_part(folder, rows.set_column(place, "value", [["x"]]), pid=77)
-    return f"{NAMED}.parquet is no part of a journal: its column 'value' is string, expected double"
+    write_part(folder, rows.set_column(rows.schema.get_field_index("value"), "value", [["x"]]), pid=77)
 
 
-def _no_parquet(folder: Path) -> str:
-    (folder / f"{NAMED}.parquet").write_bytes(b"PAR1 and no more")
-    return f"{NAMED}.parquet can't be read as a part of a journal"
-
-
-def _empty(folder: Path) -> str:
-    (folder / f"{NAMED}.parquet").write_bytes(b"")
-    return f"{NAMED}.parquet can't be read as a part of a journal"
-
-
-def _no_stream(folder: Path) -> str:
-    (folder / "data.arrows").write_bytes(b"something else")
-    return "data.arrows can't be read as a part of a journal: it is no Arrow stream"
-
-
-def _torn_pages(folder: Path) -> str:
+def _torn_pages(folder: Path) -> None:
     path = write_part(folder, table([row(sample=place) for place in range(500)]), pid=77)
     content = path.read_bytes()
     path.write_bytes(content[:4] + bytes(len(content) // 4) + content[4 + len(content) // 4 :])
-    return f"{NAMED}.parquet could not be read after 0 rows"
 
 
-def _pipe(folder: Path) -> str:
-    os.mkfifo(folder / f"{NAMED}.parquet")
-    return f"{NAMED}.parquet can't be read as a part of a journal: it is no file"
-
-
-def _pipe_as_stream(folder: Path) -> str:
-    os.mkfifo(folder / f"{NAMED}.arrows")
-    return f"{NAMED}.arrows can't be read as a part of a journal: it is no file"
-
-
-def _folder(folder: Path) -> str:
-    (folder / f"{NAMED}.parquet").mkdir()
-    return f"{NAMED}.parquet can't be read as a part of a journal: it is no file"
-
-
-def _no_rows(folder: Path) -> str:
+def _no_rows(folder: Path) -> None:
     write_part(folder, table([]), pid=77)
     (folder / "run-1-r0-78-00000.arrows").touch()
     (folder / "notes.txt").write_text("mine")
-    return ""
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _foreign,
-        _copied,
-        _newer,
-        _newer_stream,
-        _lacking,
-        _of_other_types,
-        _no_parquet,
-        _empty,
-        _no_stream,
-        _torn_pages,
-        _pipe,
-        _pipe_as_stream,
-        _folder,
-        _no_rows,
-    ],
-    ids=lambda damage: damage.__name__.strip("_"),
-)
+# The damage, the file that is named, and the reason.
+DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "foreign": (
+        lambda folder: pq.write_table(pa.table({"a": [1]}), folder / "data.parquet"),
+        "data.parquet",
+        f"{NO_PART}: its metadata name no schema",
+    ),
+    "copied": (_copied, "all.parquet", f"{NO_PART}: its metadata name no schema"),
+    "newer": (lambda folder: write_part(folder, table([row()], schema="2"), pid=77), PART, NEWER),
+    "newer stream": (lambda folder: write_open_part(folder, table([row()], schema="2"), pid=77), STREAM, NEWER),
+    "lacking": (
+        lambda folder: write_part(folder, table([row()]).drop_columns("status"), pid=77),
+        PART,
+        f"{NO_PART}: it lacks the column 'status'",
+    ),
+    "of other types": (_of_other_types, PART, f"{NO_PART}: its column 'value' is string, expected double"),
+    "no Parquet": (lambda folder: (folder / PART).write_bytes(b"PAR1 and no more"), PART, UNREADABLE),
+    "empty": (lambda folder: (folder / PART).write_bytes(b""), PART, UNREADABLE),
+    "no stream": (
+        lambda folder: (folder / "data.arrows").write_bytes(b"something else"),
+        "data.arrows",
+        f"{UNREADABLE}: it is no Arrow stream",
+    ),
+    "torn pages": (_torn_pages, PART, "could not be read after 0 rows"),
+    "pipe": (lambda folder: os.mkfifo(folder / PART), PART, f"{UNREADABLE}: it is no file"),
+    "pipe as stream": (lambda folder: os.mkfifo(folder / STREAM), STREAM, f"{UNREADABLE}: it is no file"),
+    "folder": (lambda folder: (folder / PART).mkdir(), PART, f"{UNREADABLE}: it is no file"),
+    "no rows": (_no_rows, "", ""),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.fault(
     "a folder with a journal has other files too: damaged, of a newer version, of another program",
     sees="the rows of the journal in all readers alike, and one sentence that names the file",
 )
-def test_all_readers_leave_out_the_same_and_say_so_once(damage: Any, tmp_path: Path) -> None:
+def test_all_readers_leave_out_the_same_and_say_so_once(damage: str, tmp_path: Path) -> None:
+    make, file, problem = DAMAGE[damage]
     rows = [row(sample=number, function="length", value=1.0, prompt="p", completion="a") for number in range(4)]
     write_part(tmp_path, table(rows[:2], texts=True), part=0)
     write_open_part(tmp_path, table(rows[2:], texts=True), part=1)
-    named = damage(tmp_path)
+    make(tmp_path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert read_journal(tmp_path)["sample"].to_pylist() == [0, 1, 2, 3]
@@ -154,12 +117,11 @@ def test_all_readers_leave_out_the_same_and_say_so_once(damage: Any, tmp_path: P
     assert (replayed.samples, replayed.differences) == (4, 0)
     replayed_notes = [note for note in replayed.notes if ".parquet" in note or ".arrows" in note]
     for notes in (warned, figures["notes"], replayed_notes):
-        assert len(notes) == bool(named), notes
-        assert all(named in note for note in notes), notes
+        assert len(notes) == bool(file), notes
+        assert all(f"{file} {problem}" in note for note in notes), notes
     assert all(str(tmp_path) in note for note in warned)
     # Some are read where they are named.
-    if named and damage not in (_copied, _torn_pages, _folder):
-        file = named.split()[0]
+    if file and damage not in ("copied", "torn pages", "folder"):
         with pytest.raises(DataError, match=file):
             read_journal(tmp_path / file)
 

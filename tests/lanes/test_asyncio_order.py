@@ -14,6 +14,7 @@ import pytest
 from guerdon import Dispatcher, Limit, StatefulReward, Status
 from tests.clock import eventually
 from tests.lanes.lane_helpers import looped, scored
+from tests.simple import streamed
 
 
 class Groups(StatefulReward):
@@ -112,11 +113,8 @@ def test_single_samples_come_in_any_number() -> None:
         return float(completion)
 
     with Dispatcher([looped(function)]) as dispatcher:
-        stream = dispatcher.stream()
-        for index in range(3000):
-            stream.add(completions=[str(index)])
-        stream.finish()
-        assert stream.result().rewards[:, 0, 0].tolist() == list(range(3000))
+        result = streamed(dispatcher, *({"completions": [str(index)]} for index in range(3000)))
+        assert result.rewards[:, 0, 0].tolist() == list(range(3000))
 
 
 CALLS = 4000
@@ -218,7 +216,6 @@ def test_an_exit_in_a_task_of_a_call_fails_that_call_alone(error: type[BaseExcep
 
 
 def test_many_coroutines_at_once() -> None:
-    """All wait until two thousand do."""
     now = 0
     many = asyncio.Event()
 

@@ -114,23 +114,6 @@ def test_setup_and_the_end_of_the_loop_beside_one_that_cancels_all() -> None:
     assert late.did == ["setup", "close"]
 
 
-def test_a_cancellation_that_comes_late_hits_no_other_call() -> None:
-    """A call leaves a timer that cancels its task: harmless in a task of its own."""
-
-    async def function(completion: str) -> float:
-        task = asyncio.current_task()
-        assert task is not None
-        if completion == "arms":
-            asyncio.get_running_loop().call_later(0.01, task.cancel)
-            return 1.0
-        await asyncio.sleep(0.05)
-        return 2.0
-
-    with Dispatcher([looped(function)]) as dispatcher:
-        result = dispatcher.score(completions=["arms", "", "arms", ""])
-    assert result.rewards[:, 0, 0].tolist() == [1.0, 2.0, 1.0, 2.0]
-
-
 def test_task_state_belongs_to_one_call() -> None:
     """Values by task (a session), a name and a callback: none reaches the next call."""
     store: dict[asyncio.Task[Any], str] = {}

@@ -14,6 +14,7 @@ import pytest
 from guerdon import Dispatcher, Limit, StatefulReward, Status, reward
 from guerdon._system.gil import has_gil
 from tests.lanes.lane_helpers import eventually, no_new_threads, ours, scored, threaded
+from tests.simple import streamed
 
 
 def test_keywords_defaults_and_rows() -> None:
@@ -188,11 +189,9 @@ def test_a_column_of_four_functions_is_pickled_once(how: str) -> None:
         if how == "whole":
             result = dispatcher.score(**columns)
         else:
-            stream = dispatcher.stream()
-            stream.add(**{name: values[:20] for name, values in columns.items()})
-            stream.add(**{name: values[20:] for name, values in columns.items()})
-            stream.finish()
-            result = stream.result()
+            parts = (slice(20), slice(20, None))
+            additions = ({name: values[part] for name, values in columns.items()} for part in parts)
+            result = streamed(dispatcher, *additions)
     assert sorted(PICKLED) == list(range(50))
     assert (result.status == Status.OK).all(), result.failures()[:1]
     expected = [[index, index + 1000, 2 * index, index * 1.5] for index in range(50)]

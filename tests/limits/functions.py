@@ -14,10 +14,6 @@ def one(completion: str) -> float:
     return 1.0
 
 
-async def aone(completion: str) -> float:
-    return 1.0
-
-
 def busy_at_first(completion: str, path: str, times: int) -> float:
     """Tells the first `times` attempts to come back in 0.15 s."""
     with open(path, "a") as file:
@@ -27,14 +23,6 @@ def busy_at_first(completion: str, path: str, times: int) -> float:
     return 1.0
 
 
-async def abusy_at_first(completion: str, path: str, times: int) -> float:
-    return busy_at_first(completion, path, times)
-
-
 def telling(completion: str) -> dict[str, Any]:
     """Tells the tokens that it used, as the object of a client would."""
     return {"score": 1.0, "usage": SimpleNamespace(prompt_tokens=20, total_tokens=50)}
-
-
-async def atelling(completion: str) -> dict[str, Any]:
-    return telling(completion)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from guerdon import DataError, Dispatcher, Limit, RegistrationError, RetryAfter, Status, reward
 from tests.clock import eventually
 from tests.limits import functions
+from tests.simple import on_lane
 
 LANES = ("process", "thread", "asyncio")
 
@@ -27,14 +29,13 @@ def took(made: Dispatcher, calls: int, **columns: Any) -> float:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_calls_come_at_a_steady_rate(lane: str) -> None:
-    function = functions.aone if lane == "asyncio" else functions.one
-    with Dispatcher([reward(function, lane=lane, limit=Limit(rpm=3000))], workers=2) as made:
+    with Dispatcher([on_lane(functions.one, lane, limit=Limit(rpm=3000))], workers=2) as made:
         # 20 ms between two, less what timers may be late.
         assert took(made, 50) >= 49 * 0.02 - 0.05
 
 
 def test_waiting_is_queueing_and_never_run_time() -> None:
-    with Dispatcher([reward(functions.aone, name="one", timeout=1.5, limit=Limit(rpm=600))]) as made:
+    with Dispatcher([on_lane(functions.one, "asyncio", timeout=1.5, limit=Limit(rpm=600))]) as made:
         result = made.score(completions=["c"] * 25)
     assert result.status.ravel().tolist() == [Status.OK] * 25
     assert result.timings["one"]["run_max_s"] < 1.5
@@ -43,10 +44,7 @@ def test_waiting_is_queueing_and_never_run_time() -> None:
 
 def test_functions_of_all_lanes_share_a_key() -> None:
     limits = [Limit(rpm=3000, key="lanes"), Limit(key="lanes"), Limit(rpm=3000, key="lanes")]
-    made = [
-        reward(functions.aone if lane == "asyncio" else functions.one, name=lane, lane=lane, limit=limit)
-        for lane, limit in zip(LANES, limits, strict=True)
-    ]
+    made = [on_lane(functions.one, lane, name=lane, limit=limit) for lane, limit in zip(LANES, limits, strict=True)]
     with Dispatcher(made, workers=2) as dispatcher:
         assert took(dispatcher, 20) >= 59 * 0.02 - 0.05
 
@@ -60,9 +58,8 @@ def test_functions_that_disagree_about_a_key_are_refused() -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_a_call_that_is_to_come_later_is_put_off_without_retries(lane: str, tmp_path: Path) -> None:
-    function = functions.abusy_at_first if lane == "asyncio" else functions.busy_at_first
-    with Dispatcher([reward(function, lane=lane)], workers=1) as made:
-        path = tmp_path / "attempts"
+    path = tmp_path / "attempts"
+    with Dispatcher([on_lane(functions.busy_at_first, lane)], workers=1) as made:
         result = made.score(completions=["c"], path=[str(path)], times=[2])
     assert result.status.ravel().tolist() == [Status.OK]
     assert result.attempts.ravel().tolist() == [3]
@@ -96,9 +93,8 @@ def test_hopeless_starts_are_not_retried(status: int) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_tokens_are_those_that_the_result_tells(lane: str) -> None:
-    function = functions.atelling if lane == "asyncio" else functions.telling
     # 50 tokens a call, 49 ms each; before the first told, they counted as many more.
-    with Dispatcher([reward(function, lane=lane, limit=Limit(tpm=62_500))], workers=1) as made:
+    with Dispatcher([on_lane(functions.telling, lane, limit=Limit(tpm=62_500))], workers=1) as made:
         assert 30 * 0.048 - 0.1 <= took(made, 30) < 30  # 1000 tokens each: 29 s
 
 
@@ -108,15 +104,11 @@ def test_tokens_are_logged_as_a_number() -> None:
     assert result.extra["telling/usage"] == [50.0]
 
 
-def length(completion: str) -> int:
-    return len(completion)
-
-
 @pytest.mark.parametrize("lane", LANES)
 def test_tokens_are_those_that_a_function_counts(lane: str) -> None:
-    function = functions.aone if lane == "asyncio" else functions.one
     texts = ["x" * 10, "x" * 90] * 15
-    with Dispatcher([reward(function, lane=lane, limit=Limit(tpm=62_500, tokens=length))], workers=1) as made:
+    limit = Limit(tpm=62_500, tokens=lambda completion: len(completion))
+    with Dispatcher([on_lane(functions.one, lane, limit=limit)], workers=1) as made:
         begun = time.monotonic()
         assert made.score(completions=texts).rewards.ravel().tolist() == [1.0] * 30
         # 50 tokens a call on average, 48 ms each, the last one's not counted; 1000 for each would
@@ -130,20 +122,16 @@ def test_tokens_are_those_that_a_function_counts(lane: str) -> None:
     sees="`error` of its samples at once, not tried; the others are scored and don't wait behind it",
 )
 def test_tokens_that_can_never_be_had_fail_at_once(lane: str) -> None:
-    function = functions.aone if lane == "asyncio" else functions.one
     counts = {"a": 10.0, "b": 1e308, "c": 1001.0, "d": 10.0}
     limit = Limit(tpm=1000, tokens=lambda completion: counts[completion])
-    with Dispatcher([reward(function, lane=lane, limit=limit, retries=3, name="one")], workers=1) as made:
+    with Dispatcher([on_lane(functions.one, lane, limit=limit, retries=3)], workers=1) as made:
         result = made.submit(completions=list(counts)).result(timeout=100)
     assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.ERROR, Status.OK]
     assert [(failure.sample, failure.attempts) for failure in result.failures()] == [(1, 1), (2, 1)]
-    assert (
-        "this request takes 1001 tokens, as Limit(tokens=) counts them, and tpm=1000 allows fewer"
-        in result.failures()[1].reason
-    )
-    with pytest.raises(
-        RegistrationError, match=r"tokens=1001, tpm=1000\): one call needs more tokens than a minute allows"
-    ):
+    reason = result.failures()[1].reason
+    assert "this request takes 1001 tokens, as Limit(tokens=) counts them, and tpm=1000 allows fewer" in reason
+    says = r"tokens=1001, tpm=1000\): one call needs more tokens than a minute allows"
+    with pytest.raises(RegistrationError, match=says):
         Limit(tpm=1000, tokens=1001)
     known = reward(functions.one, limit=Limit(key="tokens", tpm=1000), name="known")
     with pytest.raises(RegistrationError, match=r"tokens=1001, tpm=1000\)"):
@@ -152,7 +140,7 @@ def test_tokens_that_can_never_be_had_fail_at_once(lane: str) -> None:
 
 def test_counts_are_corrected_by_what_calls_tell() -> None:
     limit = Limit(tpm=62_500, tokens=lambda completion: 1000)
-    with Dispatcher([reward(functions.atelling, limit=limit)]) as made:
+    with Dispatcher([on_lane(functions.telling, "asyncio", limit=limit)]) as made:
         assert 30 * 0.048 - 0.1 <= took(made, 30) < 20  # 1000 tokens each: 29 s
 
 
@@ -163,7 +151,7 @@ def test_tokens_are_counted_from_columns_of_all_kinds_and_in_an_open_batch() -> 
         seen.append((text, allowance))
         return 1.0
 
-    limited = reward(functions.aone, name="one", limit=Limit(tpm=1e9, tokens=count))
+    limited = on_lane(functions.one, "asyncio", limit=Limit(tpm=1e9, tokens=count))
     with Dispatcher([limited]) as made:
         pending = made.stream(num_generations=1)
         pending.add(completions=["a", [{"role": "assistant", "content": "b"}]], allowance=[1, 2])
@@ -177,21 +165,22 @@ def test_tokens_are_counted_from_columns_of_all_kinds_and_in_an_open_batch() -> 
 
 def test_uncountable_tokens_are_refused_before_any_call() -> None:
     def made(tokens: Any) -> Dispatcher:
-        return Dispatcher([reward(functions.aone, name="one", limit=Limit(tpm=100, tokens=tokens))])
+        return Dispatcher([on_lane(functions.one, "asyncio", limit=Limit(tpm=100, tokens=tokens))])
+
+    def score(tokens: Any) -> None:
+        with made(tokens) as dispatcher:
+            dispatcher.score(completions=["a"])
 
     for counted in (None, float("nan"), -1, True, "7"):
-        with made(lambda completion, counted=counted: counted) as dispatcher, pytest.raises(DataError) as refused:
-            dispatcher.score(completions=["a"])
-        assert f"'one', Limit(tokens=), gave {counted!r} for sample 0" in str(refused.value)
-    with (
-        made(lambda completion: 10**5000) as dispatcher,
-        pytest.raises(DataError, match=r"gave (no repr|<int instance.*) for sample 0"),
-    ):
-        dispatcher.score(completions=["a"])  # too long to be shown
-    with made(lambda nothing: 1) as dispatcher, pytest.raises(DataError, match=r"'one, Limit\(tokens=\)' asks for"):
-        dispatcher.score(completions=["a"])
-    with made(lambda completion: 1 // 0) as dispatcher, pytest.raises(DataError, match="sample 0: ZeroDivisionError"):
-        dispatcher.score(completions=["a"])
+        says = re.escape(f"'one', Limit(tokens=), gave {counted!r} for sample 0")
+        with pytest.raises(DataError, match=says):
+            score(lambda completion, counted=counted: counted)
+    with pytest.raises(DataError, match=r"gave (no repr|<int instance.*) for sample 0"):
+        score(lambda completion: 10**5000)  # too long to be shown
+    with pytest.raises(DataError, match=r"'one, Limit\(tokens=\)' asks for"):
+        score(lambda nothing: 1)
+    with pytest.raises(DataError, match="sample 0: ZeroDivisionError"):
+        score(lambda completion: 1 // 0)
     with pytest.raises(RegistrationError, match="log_metric: it only counts"):
         made(lambda completion, log_metric: 1.0)
     with pytest.raises(RegistrationError, match="takes \\*columns"):
@@ -204,9 +193,8 @@ def test_later_may_be_any_real_number() -> None:
 
 def test_one_call_that_tells_of_impossible_tokens_holds_up_none() -> None:
     """A server reports a wrong use."""
-
-    def function(completion: str) -> dict[str, float]:
-        return {"score": 1.0, "usage": 1e308}
-
-    with Dispatcher([reward(function, lane="thread", limit=Limit(tpm=6e6, tokens=10))]) as made:
+    function = reward(
+        lambda completion: {"score": 1.0, "usage": 1e308}, name="f", lane="thread", limit=Limit(tpm=6e6, tokens=10)
+    )
+    with Dispatcher([function]) as made:
         assert (made.submit(completions=["x"] * 10).result(timeout=60).status == Status.OK).all()

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,9 @@ import pytest
 
 from guerdon import Dispatcher, Limit, Status, reward
 from tests.clock import one_of_three
+from tests.limits import one_of_many
 from tests.limits.server import Window, serving
+from tests.processes import started_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,30 +36,55 @@ def test_engines_with_another_layout_of_the_file_have_another_file() -> None:
     assert int(magic, 16) == int(layout)
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.limits.one_of_many", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+class Worker:
+    """A process of one_of_many.py."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self._input, self._output = process, process.stdin, process.stdout
+
+    def reads(self, line: str) -> None:
+        assert self._output.readline() == line + "\n"
+
+    def tell(self, line: str) -> None:
+        self._input.write(line + "\n")
+        self._input.flush()
+
+    def work(self) -> None:
+        self.tell("work")
+        self.reads("working")
+
+    def report(self, last: str = "") -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.process.communicate(last, timeout=100)[0])
+        return report
+
+
+@contextmanager
+def started(count: int, *arguments: object) -> Iterator[list[Worker]]:
+    """Processes that end with the block."""
+    program = Path(one_of_many.__file__)
+    with ExitStack() as stack:
+        processes = (started_python(program, *arguments, stdin=subprocess.PIPE) for _ in range(count))
+        yield [Worker(stack.enter_context(process)) for process in processes]
 
 
 def test_row_19_four_processes_share_an_allowance_and_lose_nothing() -> None:
     calls, window = 60, Window(most=100, seconds=1.5)
     with serving(window) as url:
-        lanes = ["thread", "asyncio"] * 2
-        processes = [start(lane, url, calls, 100 / 1.5 * 60) for lane in lanes]
-        try:
-            for process in processes:
-                assert process.stdout is not None
-                assert process.stdout.readline() == "ready\n"
-            reports = [json.loads(process.communicate("go\n", timeout=100)[0]) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-                process.communicate()
+        work = url, calls, 100 / 1.5 * 60
+        with started(2, "thread", *work) as threads, started(2, "asyncio", *work) as loops:
+            every = [*threads, *loops]
+            for one in every:
+                one.reads("ready")
+            for one in every:
+                one.tell("go")
+            reports = [one.report() for one in every]
     assert [report["ok"] for report in reports] == [calls] * 4
     assert len(window.answered) == 4 * calls
     # No opening burst: three times the rate is let through, four times is what each on its own
     # would do.
-    first = [at for at in window.answered if at - window.answered[0] < 0.5]
+    first = [at for at in (*window.answered, *window.refused) if at - window.answered[0] < 0.5]
     assert len(first) <= 100
     # Each on its own, three of four would come too soon; some do where this machine stood still.
     answers, refusals, _ = window.after(0)
@@ -70,57 +96,26 @@ def test_row_19_four_processes_share_an_allowance_and_lose_nothing() -> None:
     sees="nothing: its places are free again",
 )
 def test_calls_at_a_time_are_free_again_when_their_process_is_killed() -> None:
-    process = start("hold", "", 2, 0)
-    try:
-        assert process.stdout is not None
-        assert [process.stdout.readline() for _ in range(2)] == ["held\n"] * 2
+    with started(1, "hold", "", 2, 0) as (holder,):
+        for _ in range(2):
+            holder.reads("held")
         limited = reward(lambda completion: 1.0, name="waits", lane="thread", limit=Limit(concurrency=2, key="holders"))
         with Dispatcher([limited]) as made:
             pending = made.submit(completions=["c"] * 4)
             with pytest.raises(TimeoutError):
                 pending.result(timeout=0.5)
-            process.kill()
+            holder.process.kill()
             result = pending.result(timeout=60)
-    finally:
-        process.kill()
-        process.communicate()
     assert result.status.ravel().tolist() == [Status.OK] * 4
-
-
-class Worker:
-    """A process that always has more calls to make, once it was told to."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.process, self._input, self._output = process, process.stdin, process.stdout
-
-    def reads(self, line: str) -> None:
-        assert self._output.readline() == line + "\n"
-
-    def work(self) -> None:
-        self._input.write("work\n")
-        self._input.flush()
-        self.reads("working")
-
-    def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.process.communicate("stop\n", timeout=100)[0])
-        return report
 
 
 @contextmanager
 def workers(count: int, places: int, seconds: float) -> Iterator[list[Worker]]:
     """Processes, each ready, that share `places` for calls of so many `seconds`."""
-    processes = [start("work", "", places, seconds) for _ in range(count)]
-    try:
-        every = [Worker(process) for process in processes]
+    with started(count, "work", "", places, seconds) as every:
         for worker in every:
             worker.reads("ready")
         yield every
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
 
 
 def within(report: dict[str, Any], start: float, end: float) -> list[float]:
@@ -137,7 +132,7 @@ def _late_one_gets_its_share() -> None:
         time.sleep(0.5)
         late.work()
         time.sleep(2.5)
-        reports = [worker.report() for worker in (late, first)]
+        reports = [worker.report("stop\n") for worker in (late, first)]
     asked = reports[0]["asked"]
     assert reports[0]["begun"][0] - asked < 1, "of a hundred calls a second that the other one would make"
     late_calls, first_calls = (len(within(report, asked + 0.5, asked + 2.5)) for report in reports)
@@ -163,7 +158,7 @@ def _nobody_waits_for_a_killed_one() -> None:
         every[0].process.wait()
         killed = time.monotonic()
         time.sleep(2)
-        reports = [worker.report() for worker in every[1:]]
+        reports = [worker.report("stop\n") for worker in every[1:]]
     begun = sorted(at for report in reports for at in within(report, killed, killed + 2))
     gaps = [later - at for at, later in zip([killed, *begun], [*begun, killed + 2], strict=True)]
     assert max(gaps) < 1

@@ -1,4 +1,5 @@
-"""Clients of a dispatcher's monitor: its metrics over TCP, its live state over the Unix socket."""
+"""Clients of a dispatcher's monitor: its metrics over TCP, its live state over the Unix socket; and
+a function to look at."""
 
 from __future__ import annotations
 
@@ -12,14 +13,20 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from guerdon import Dispatcher
+from guerdon import Dispatcher, reward
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
+@reward(lane="thread")
+def scripted(text: str) -> float | None:
+    """Does what its sample says; others have their length."""
+    if text == "error":
+        raise ValueError("no such answer")
+    return None if text == "none" else float(len(text))
 
+
+class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=60)
         self._path = path
@@ -44,6 +51,11 @@ def get(
 
 def address(dispatcher: Dispatcher) -> str:
     return str(dispatcher.stats()["metrics_address"])
+
+
+def connection_to(there: str) -> socket.socket:
+    host, port = there.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def text(dispatcher: Dispatcher, **headers: str) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import re
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,16 +21,10 @@ from guerdon import Dispatcher, Status, group_reward, reward
 from guerdon._native import metric_families
 from tests.http.server import serving
 from tests.monitor import reading
-from tests.monitor.reading import value
+from tests.monitor.reading import connection_to, scripted, value
+from tests.processes import started_python
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
-
-
-@reward(lane="thread")
-def scripted(text: str) -> float | None:
-    if text == "error":
-        raise ValueError(text)
-    return None if text == "none" else float(len(text))
 
 
 @reward(timeout=0.05)
@@ -105,17 +97,22 @@ def test_counts_are_those_of_the_results(given_batches: list[tuple[int, list[str
         assert value(found, "guerdon_inflight", function=name) == 0
 
 
-def test_both_formats_say_the_same_and_histograms_add_up() -> None:
+def test_both_formats_are_as_in_the_table_and_histograms_add_up() -> None:
     with Dispatcher(FUNCTIONS, metrics_port=0, max_failure_rate=1.0) as dispatcher:
         dispatcher.score(completions=["a", "none", "bcd", "error"], num_generations=2)
-        plain = reading.text(dispatcher)
+        families = reading.families(reading.text(dispatcher))
         openly = reading.text(dispatcher, Accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
     assert openly.endswith("# EOF\n")
-    found = reading.series(reading.families(plain))
+    found = reading.series(families)
     assert found == reading.series(reading.open_families(openly))
-    for (name, labels), number in found.items():
-        if name.endswith("_bucket") and ("le", "+Inf") in labels:
-            rest = labels - {("le", "+Inf")}
+    known = {name: (text, set(labels)) for name, _, labels, text in metric_families()}
+    for family in families:
+        text, labels = known[family.name + "_total" * (family.type == "counter")]
+        assert family.documentation == text
+        assert all(set(sample.labels) - {"le", "rank"} == labels for sample in family.samples)
+    for (name, its), number in found.items():
+        if name.endswith("_bucket") and ("le", "+Inf") in its:
+            rest = its - {("le", "+Inf")}
             assert number == found[name.removesuffix("_bucket") + "_count", rest]
             steps = [
                 count
@@ -129,18 +126,6 @@ def test_every_metric_is_in_the_documents_table_and_none_else() -> None:
     rows = re.findall(r"^\| `(guerdon_\w+)` \| (\w+) \| ([^|]*) \| ([^|]+) \|$", DOCS.read_text("utf-8"), re.MULTILINE)
     written = [(name, kind, re.findall(r"`(\w+)`", labels), text.strip()) for name, kind, labels, text in rows]
     assert written == metric_families()
-
-
-def test_served_metrics_are_in_the_table_with_their_labels() -> None:
-    known = {name: set(labels) for name, _, labels, _ in metric_families()}
-    with Dispatcher(FUNCTIONS, metrics_port=0, max_failure_rate=1.0) as dispatcher:
-        dispatcher.score(completions=["a", "error"], num_generations=2)
-        found = reading.families(reading.text(dispatcher))
-    for family in found:
-        name = family.name + "_total" * (family.type == "counter")
-        assert family.documentation == next(text for known_name, _, _, text in metric_families() if known_name == name)
-        for sample in family.samples:
-            assert set(sample.labels) - {"le", "rank"} == known[name]
 
 
 def test_a_judges_tokens_and_cost_and_no_zeros_for_what_is_no_judge() -> None:
@@ -178,6 +163,10 @@ def test_a_judges_tokens_and_cost_and_no_zeros_for_what_is_no_judge() -> None:
 )
 def test_a_scrape_while_the_interpreter_is_held_and_calls_are_in_flight() -> None:
     hung, go = threading.Event(), threading.Event()
+    client = (
+        "import http.client, sys; connection = http.client.HTTPConnection(sys.argv[1], timeout=60);"
+        "connection.request('GET', '/metrics'); print(connection.getresponse().status, flush=True)"
+    )
 
     @reward(lane="thread", name="waits")
     def waits(text: str) -> float:
@@ -193,23 +182,13 @@ def test_a_scrape_while_the_interpreter_is_held_and_calls_are_in_flight() -> Non
         assert 1 <= value(found, "guerdon_inflight", function="waits") <= 4
         assert value(found, "guerdon_open_batches") == 1
         # A client in another process, while this one runs nothing but one call of C.
-        client = subprocess.Popen(
-            [sys.executable, "-c", _CLIENT, reading.address(dispatcher)], stdout=subprocess.PIPE, text=True
-        )
-        held = time.monotonic() + 1.5
-        while time.monotonic() < held:
-            sorted(range(1_000_000, 0, -1))
-        assert client.communicate(timeout=100)[0].strip() == "200"
+        with started_python(client, reading.address(dispatcher)) as asking:
+            held = time.monotonic() + 1.5
+            while time.monotonic() < held:
+                sorted(range(1_000_000, 0, -1))
+            assert asking.communicate(timeout=100)[0].strip() == "200"
         go.set()
         pending.result()
-
-
-_CLIENT = """
-import http.client, sys
-connection = http.client.HTTPConnection(sys.argv[1], timeout=60)
-connection.request("GET", "/metrics")
-print(connection.getresponse().status)
-"""
 
 
 @pytest.mark.fault(
@@ -217,24 +196,16 @@ print(connection.getresponse().status)
     sees="others are answered; the oldest of these connections are closed",
 )
 def test_slow_clients_do_not_keep_others_out(dispatcher: Dispatcher) -> None:
-    host, port = reading.address(dispatcher).rsplit(":", 1)
-    slow = []
-    try:
+    with contextlib.ExitStack() as clients:
+        slow = []
         for _ in range(60):
-            slow.append(socket.create_connection((host, int(port)), timeout=60))
+            slow.append(clients.enter_context(connection_to(reading.address(dispatcher))))
             slow[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         assert "guerdon_calls_total" in reading.text(dispatcher)
         # The oldest were closed; none may go on for ever.
-        ended = 0
         for one in slow[:40]:
-            try:
-                ended += one.recv(1) == b""
-            except ConnectionResetError:
-                ended += 1
-        assert ended == 40
-    finally:
-        for one in slow:
-            one.close()
+            with contextlib.suppress(ConnectionResetError):
+                assert one.recv(1) == b""
 
 
 @pytest.mark.parametrize(
@@ -251,30 +222,24 @@ def test_slow_clients_do_not_keep_others_out(dispatcher: Dispatcher) -> None:
     sees="4xx or a closed connection; the next client is answered",
 )
 def test_requests_beyond_all_bounds_are_refused(dispatcher: Dispatcher, request_bytes: bytes) -> None:
-    host, port = reading.address(dispatcher).rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=60) as client:
-        try:
-            client.sendall(request_bytes)
-            answered = client.recv(100)
-        except ConnectionError:
-            answered = b""
+    answered = b""
+    with connection_to(reading.address(dispatcher)) as client, contextlib.suppress(ConnectionError):
+        client.sendall(request_bytes)
+        answered = client.recv(100)
     assert not answered or answered.startswith(b"HTTP/1.1 4")
     assert "guerdon_calls_total" in reading.text(dispatcher)
 
 
-@pytest.mark.parametrize(
-    ("path", "method", "status"),
-    [
+def test_only_get_and_only_metrics(dispatcher: Dispatcher) -> None:
+    for path, method, status in [
         ("/", "GET", 200),
         ("/state", "GET", 404),  # stacks are for this user alone
         ("/nothing", "GET", 404),
         ("/metrics", "POST", 405),
         ("/metrics", "HEAD", 200),
-    ],
-)
-def test_only_get_and_only_metrics(dispatcher: Dispatcher, path: str, method: str, status: int) -> None:
-    connection = http.client.HTTPConnection(reading.address(dispatcher), timeout=60)
-    assert reading.get(connection, path, method=method)[0] == status
+    ]:
+        connection = http.client.HTTPConnection(reading.address(dispatcher), timeout=60)
+        assert reading.get(connection, path, method=method)[0] == status, (method, path)
 
 
 def test_dropped_entries_are_counted_by_sink(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
@@ -12,13 +11,8 @@ import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, reward
 from tests.monitor import reading
-from tests.monitor.reading import value
-from tests.processes import started_python
-
-
-@reward(lane="thread")
-def scripted(text: str) -> float | None:
-    return float(len(text))
+from tests.monitor.reading import scripted, value
+from tests.processes import descriptors, started_python
 
 
 @reward
@@ -42,15 +36,8 @@ def test_a_port_in_use_is_warned_of_once_and_nothing_else_happens() -> None:
             assert second.score(completions=["abc"]).rewards.item() == 3.0  # without another word
             assert "in use" in second.stats()["metrics_address"]
             assert second.options["metrics_port"] == taken
-        assert (
-            value(
-                reading.series(reading.families(reading.text(first))),
-                "guerdon_calls_total",
-                function="scripted",
-                status="ok",
-            )
-            == 1
-        )
+        found = reading.series(reading.families(reading.text(first)))
+        assert value(found, "guerdon_calls_total", function="scripted", status="ok") == 1
 
 
 def test_two_dispatchers_have_ports_of_their_own() -> None:
@@ -61,12 +48,6 @@ def test_two_dispatchers_have_ports_of_their_own() -> None:
             found = reading.series(reading.families(reading.text(dispatcher)))
             assert value(found, "guerdon_calls_total", function=name, status="ok") == count
             assert {dict(labels)["function"] for _, labels in found if "function" in dict(labels)} == {name}
-
-
-def test_the_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="guerdon"), Dispatcher([scripted], metrics_port=0) as dispatcher:
-        dispatcher.score(completions=["a"])
-        assert f"metrics at http://{reading.address(dispatcher)}/metrics" in caplog.text
 
 
 def test_each_rank_has_the_next_port_and_its_own_label(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,10 +75,11 @@ def test_invalid_addresses_are_refused(wrong: object) -> None:
 
 
 @pytest.mark.parametrize("there", ["127.0.0.1:0", "localhost:0", "0.0.0.0:0"])
-def test_addresses(there: str) -> None:
-    with Dispatcher([scripted], metrics_port=there) as dispatcher:
+def test_addresses_are_kept_and_logged(there: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="guerdon"), Dispatcher([scripted], metrics_port=there) as dispatcher:
         dispatcher.score(completions=["a"])
         assert not reading.address(dispatcher).startswith("none")
+        assert f"metrics at http://{reading.address(dispatcher)}/metrics" in caplog.text
         assert dispatcher.replace(workers=1).options["metrics_port"] == there
 
 
@@ -114,13 +96,16 @@ def test_a_host_that_is_not_found_is_warned_of(host: str) -> None:
         assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
 
 
-def test_closing_frees_the_port_and_ends_the_thread() -> None:
+def test_only_asking_starts_a_thread_and_closing_ends_it_and_frees_the_port() -> None:
     before = _metrics_threads()
+    with Dispatcher([scripted]) as unasked:
+        unasked.score(completions=["a"])
+        assert "metrics_address" not in unasked.stats()
+        assert not _metrics_threads() - before
     dispatcher = Dispatcher([scripted], metrics_port=0)
     dispatcher.score(completions=["a"])
     there = reading.address(dispatcher)
-    host, port = there.rsplit(":", 1)
-    with _connected(host, int(port)) as kept:
+    with _connected(there) as kept:
         # A thread names itself: that it has answered says that it has begun.
         assert len(_metrics_threads() - before) == 1
         dispatcher.close()
@@ -128,15 +113,7 @@ def test_closing_frees_the_port_and_ends_the_thread() -> None:
             pass
     assert not _metrics_threads() - before
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=60)
-
-
-def test_nothing_is_served_unasked() -> None:
-    before = _metrics_threads()
-    with Dispatcher([scripted]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        assert "metrics_address" not in dispatcher.stats()
-        assert not _metrics_threads() - before
+        reading.connection_to(there)
 
 
 @pytest.mark.fault(
@@ -147,9 +124,8 @@ def test_a_forked_child_holds_nothing_of_it() -> None:
     dispatcher = Dispatcher([scripted], metrics_port=0)
     dispatcher.score(completions=["a"])
     there, path = reading.address(dispatcher), dispatcher.stats()["state_socket"]
-    host, port = there.rsplit(":", 1)
     (reader, writer), (forked_reader, forked_writer) = os.pipe(), os.pipe()
-    with _connected(host, int(port)):
+    with _connected(there):
         child = os.fork()
         if child == 0:
             os.close(writer)
@@ -162,10 +138,10 @@ def test_a_forked_child_holds_nothing_of_it() -> None:
         dispatcher.close()
         # Would be accepted by the kernel if the child still had the listener.
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((host, int(port)), timeout=60)
+            reading.connection_to(there)
         assert not os.path.exists(path)
         theirs = {os.readlink(fd) for fd in Path(f"/proc/{child}/fd").iterdir()}
-        assert not theirs & _listening_inodes(int(port))
+        assert not theirs & _listening_inodes(int(there.rpartition(":")[2]))
     finally:
         for fd in (reader, writer, forked_reader, forked_writer):
             os.close(fd)
@@ -179,9 +155,8 @@ def test_a_forked_child_holds_nothing_of_it() -> None:
 def test_children_forked_while_connections_come_hold_none() -> None:
     with Dispatcher([scripted], metrics_port=0) as dispatcher:
         dispatcher.score(completions=["a"])
-        host, port = reading.address(dispatcher).rsplit(":", 1)
-        ours = _sockets()
-        with started_python(_BURSTS, host, port, says="begun"):
+        ours = set(descriptors().values())
+        with started_python(_BURSTS, *reading.address(dispatcher).rsplit(":", 1), says="begun"):
             left = [_sockets_of_a_child() - ours for _ in range(100)]
         assert not set().union(*left)
         assert "guerdon_calls_total" in reading.text(dispatcher)
@@ -199,20 +174,13 @@ while True:
 """
 
 
-def _sockets() -> set[str]:
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the folder, or closed meanwhile
-            found.add(os.readlink(f"/proc/self/fd/{fd}"))
-    return {link for link in found if link.startswith("socket:")}
-
-
 def _sockets_of_a_child() -> set[str]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(writer, " ".join(_sockets()).encode())
+            held = [target for target in descriptors().values() if target.startswith("socket:")]
+            os.write(writer, " ".join(held).encode())
         finally:
             os._exit(0)
     os.close(writer)
@@ -222,9 +190,9 @@ def _sockets_of_a_child() -> set[str]:
     return found
 
 
-def _connected(host: str, port: int) -> socket.socket:
+def _connected(there: str) -> socket.socket:
     """A connection that the server has taken."""
-    made = socket.create_connection((host, port), timeout=60)
+    made = reading.connection_to(there)
     made.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert made.recv(1 << 16)
     return made

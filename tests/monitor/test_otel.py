@@ -17,15 +17,9 @@ from guerdon import Dispatcher, GuerdonWarning, RegistrationError, reward
 from guerdon._native import metric_families
 from guerdon.integrations import otel
 from tests.monitor import reading
+from tests.monitor.reading import scripted
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
-
-
-@reward(lane="thread")
-def scripted(text: str) -> float | None:
-    if text == "error":
-        raise ValueError("no such answer")
-    return None if text == "none" else float(len(text))
 
 
 @reward(lane="thread", on_failure=-1.0)
@@ -33,18 +27,6 @@ def strict(text: str) -> float:
     if text == "error":
         raise KeyError(text)
     return 0.5
-
-
-@pytest.fixture
-def reader() -> InMemoryMetricReader:
-    return InMemoryMetricReader()
-
-
-@pytest.fixture
-def meters(reader: InMemoryMetricReader) -> Iterator[MeterProvider]:
-    provider = MeterProvider([reader])
-    yield provider
-    provider.shutdown()
 
 
 @pytest.fixture
@@ -79,13 +61,16 @@ def events(exporter: InMemoryLogRecordExporter) -> list[dict[str, Any]]:
     return [dict(record.attributes or {}) for record in records]
 
 
-def test_metrics_are_those_of_prometheus(reader: InMemoryMetricReader, meters: MeterProvider) -> None:
+def test_metrics_are_those_of_prometheus() -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
     with Dispatcher([scripted, strict], metrics_port=0) as dispatcher:
         otel.instrument(dispatcher, meter_provider=meters, events="none")
         assert points(reader) == {}  # nothing runs yet
         dispatcher.score(completions=["a", "none", "error", "bcd"], num_generations=2)
         found = points(reader)
         theirs = reading.series(reading.families(reading.text(dispatcher)))
+    meters.shutdown()
     assert found["guerdon.calls"][("function", "scripted"), ("rank", "0"), ("status", "ok")] == 2
     assert found["guerdon.calls"][("function", "strict"), ("rank", "0"), ("status", "error")] == 1
     assert found["guerdon.call_run.count"][("function", "strict"), ("rank", "0")] == 4
@@ -118,10 +103,16 @@ def test_a_failure_is_an_event(exporter: InMemoryLogRecordExporter, loggers: Log
     assert second["gen_ai.evaluation.score.value"] == -1.0  # what the trainer sees
 
 
-def test_all_cells_are_events_where_that_is_wanted(
+def test_no_cells_or_all_are_events_where_that_is_wanted(
     exporter: InMemoryLogRecordExporter, loggers: LoggerProvider
 ) -> None:
+    with pytest.raises(RegistrationError, match="expected 'failures', 'all' or 'none'"):
+        otel.instrument(Dispatcher([scripted]), events="some")  # type: ignore[arg-type]
     with Dispatcher([scripted, strict]) as dispatcher:
+        quiet = otel.instrument(dispatcher, logger_provider=loggers, events="none")
+        dispatcher.score(completions=["a", "error", "b"])
+        assert events(exporter) == []
+        quiet.close()
         instrumentation = otel.instrument(dispatcher, logger_provider=loggers, events="all")
         dispatcher.score(completions=["abc", "none", "error"])
         found = events(exporter)
@@ -134,15 +125,6 @@ def test_all_cells_are_events_where_that_is_wanted(
     assert found[0]["gen_ai.evaluation.score.value"] == 3.0
     assert "gen_ai.evaluation.score.value" not in found[2]
     assert ["error.type" in one for one in found] == [False] * 4 + [True] * 2
-
-
-def test_no_events_where_none_are_wanted(exporter: InMemoryLogRecordExporter, loggers: LoggerProvider) -> None:
-    with Dispatcher([scripted]) as dispatcher:
-        otel.instrument(dispatcher, logger_provider=loggers, events="none")
-        dispatcher.score(completions=["a", "error", "b"])
-    assert events(exporter) == []
-    with pytest.raises(RegistrationError, match="expected 'failures', 'all' or 'none'"):
-        otel.instrument(Dispatcher([scripted]), events="some")  # type: ignore[arg-type]
 
 
 @pytest.mark.fault(

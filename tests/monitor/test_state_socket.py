@@ -8,14 +8,12 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +22,8 @@ from guerdon import Dispatcher, Limit, Status, reward
 from guerdon._system import socket_folders
 from tests.clock import eventually
 from tests.monitor import reading
-from tests.processes import started_python
-
-
-@reward(lane="thread")
-def length(text: str) -> float | None:
-    return None if text == "none" else float(len(text))
+from tests.monitor.reading import scripted
+from tests.processes import run_python, started_python
 
 
 @reward
@@ -48,7 +42,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_counts_begin_with_the_first_look_and_calls_in_flight_have_stacks() -> None:
-    with Dispatcher([length, sleeps], workers=1, metrics_port=None) as dispatcher:
+    with Dispatcher([scripted, sleeps], workers=1, metrics_port=None) as dispatcher:
         dispatcher.score(completions=["0"] * 4)
         first = reading.state(dispatcher)
         # nobody had asked before
@@ -71,7 +65,7 @@ def test_counts_begin_with_the_first_look_and_calls_in_flight_have_stacks() -> N
         assert worker["rss_bytes"] > 1 << 20
         assert worker["pid"] in dispatcher.worker_pids()
         names = {one["name"]: one for one in now["functions"]}
-        assert names["length"]["lane"] == "thread"
+        assert names["scripted"]["lane"] == "thread"
         # the first one ends with its frame, or sooner
         assert names["sleeps"]["open_cells"] in (2, 3)
         assert now["stats"]["open_batches"] == 1
@@ -118,45 +112,17 @@ def test_outcomes_count_before_their_group_is_complete() -> None:
     assert np.count_nonzero(result.status == Status.OK) == 3
 
 
-def test_stacks_of_threads_are_there_too() -> None:
-    begun, go = threading.Event(), threading.Event()
+def test_stacks_of_threads_and_loops_are_read_of_the_calls_that_take_longest() -> None:
+    begun, go = threading.Semaphore(0), threading.Event()
 
-    @reward(lane="thread", name="waits")
+    @reward(lane="thread", name="waits", limit=Limit(concurrency=30))
     def waits(text: str) -> float:
-        begun.set()
+        begun.release()
         go.wait(250)
         return 1.0
 
-    with Dispatcher([waits]) as dispatcher:
-        pending = dispatcher.submit(completions=["a"])
-        assert begun.wait(60)
-        call = shown_with_stack(dispatcher)
-        assert call["function"] == "waits"
-        assert call["stack"].splitlines()[0].endswith(", in waits")
-        assert f'File "{__file__}"' in call["stack"]
-        (unasked,) = reading.state(dispatcher, "?stacks=0")["in_flight"]
-        assert (unasked["stack"], unasked["no_stack"]) == (None, "not asked for")
-        go.set()
-        pending.result()
-
-
-def shown_with_stack(dispatcher: Dispatcher) -> dict[str, Any]:
-    """The one call in flight: the machine may be too busy for a stack at the first look."""
-    for _ in range(200):
-        (call,) = reading.state(dispatcher)["in_flight"]
-        if call["stack"]:
-            break
-        assert call["no_stack"] == "Python did not answer in time"
-        time.sleep(0.1)
-    found: dict[str, Any] = call
-    return found
-
-
-def test_stacks_of_calls_on_loops_are_there_too() -> None:
-    begun = threading.Event()
-
     async def deep() -> None:
-        begun.set()
+        begun.release()
         await asyncio.sleep(250)
 
     @reward(name="awaits")
@@ -164,35 +130,29 @@ def test_stacks_of_calls_on_loops_are_there_too() -> None:
         await deep()
         return 1.0
 
-    with Dispatcher([awaits]) as dispatcher:
-        pending = dispatcher.submit(completions=["a"])
-        assert begun.wait(60)
-        lines = shown_with_stack(dispatcher)["stack"].splitlines()
-        assert [line.rpartition(", in ")[2] for line in lines[:2]] == ["awaits", "deep"]
-        pending.cancel()
-
-
-def test_stacks_are_read_of_the_calls_that_take_longest() -> None:
-    go = threading.Event()
-
-    @reward(lane="thread", name="waits", limit=Limit(concurrency=30))
-    def waits(text: str) -> float:
-        go.wait(250)
-        return 1.0
-
-    with Dispatcher([waits]) as dispatcher:
-        pending = dispatcher.submit(completions=["a"] * 30)
-        until = time.monotonic() + 60
-        while reading.state(dispatcher, "?stacks=0")["calls_in_flight"] < 30 and time.monotonic() < until:
-            time.sleep(0.05)
-        while True:  # the machine may be too busy for all stacks at the first look
-            calls = reading.state(dispatcher)["in_flight"]
-            if all(call["stack"] for call in calls) or time.monotonic() > until:
-                break
-        assert len(calls) == 20
-        assert all(", in waits" in call["stack"] for call in calls)
-        go.set()
-        pending.result()
+    for function, calls in ((waits, 30), (awaits, 1)):
+        with Dispatcher([function]) as dispatcher:
+            pending = dispatcher.submit(completions=["a"] * calls)
+            assert all(begun.acquire(timeout=60) for _ in range(calls))
+            for _ in range(200):  # the machine may be too busy for a stack at the first look
+                shown = reading.state(dispatcher)["in_flight"]
+                without = {call["no_stack"] for call in shown if not call["stack"]}
+                if not without:
+                    break
+                assert without == {"Python did not answer in time"}
+                time.sleep(0.1)
+            assert len(shown) == min(calls, 20)
+            for call in shown:
+                assert call["function"] == function.spec.name
+                lines = call["stack"].splitlines()
+                assert f'File "{__file__}"' in call["stack"]
+                assert lines[0].endswith(f", in {call['function']}")
+                assert function is waits or lines[1].endswith(", in deep")
+            unasked = reading.state(dispatcher, "?stacks=0")
+            assert unasked["calls_in_flight"] == calls
+            assert {(call["stack"], call["no_stack"]) for call in unasked["in_flight"]} == {(None, "not asked for")}
+            go.set()
+            pending.cancel()
 
 
 _STUCK = """
@@ -233,17 +193,32 @@ def test_a_stuck_interpreter_has_no_stacks_but_calls() -> None:
         assert without == 3
 
 
-def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(runtime: Path) -> None:
-    with Dispatcher([length]) as dispatcher:
+def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metrics are there too, and it can be switched off."""
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         path = Path(dispatcher.stats()["state_socket"])
         assert path.parent == runtime
         assert path.name.startswith(f"{os.getpid()}-")
         assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
-        with Dispatcher([length]) as other:
+        with Dispatcher([scripted]) as other:
             other.score(completions=["a"])
             assert other.stats()["state_socket"] != str(path)
+            reading.state(other)
+            other.score(completions=["a"])
+            status, _, metrics = reading.get(reading.UnixConnection(other.stats()["state_socket"]), "/metrics")
+        assert status == 200
+        counted = reading.series(reading.families(metrics))
+        assert reading.value(counted, "guerdon_calls_total", function="scripted", status="ok") == 1
     assert list(runtime.iterdir()) == []
+    runtime.rmdir()
+    monkeypatch.setenv("GUERDON_TOP", "0")
+    with Dispatcher([scripted]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        assert dispatcher.stats()["state_socket"] == "none: switched off by GUERDON_TOP=0"
+    assert not runtime.exists()
 
 
 @pytest.mark.fault(
@@ -253,11 +228,11 @@ def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(r
 def test_sockets_of_dead_processes_are_removed(runtime: Path) -> None:
     with started_python(_TRAINER, says="", stdin=subprocess.PIPE):
         (left,) = runtime.iterdir()
-        with Dispatcher([length]) as dispatcher:
+        with Dispatcher([scripted]) as dispatcher:
             dispatcher.score(completions=["a"])
             assert left.exists()  # its process lives
     assert left.exists()
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         assert not left.exists()
 
@@ -289,11 +264,11 @@ def test_a_folder_that_will_not_do_is_passed_over(runtime: Path, monkeypatch: py
         runtime.chmod(0o755)
     own = runtime.parent / "own"
     monkeypatch.setattr(socket_folders, "folders", lambda environ: [runtime, own])
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
         assert Path(dispatcher.stats()["state_socket"]).parent == own
     monkeypatch.setattr(socket_folders, "folders", lambda environ: [runtime])
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
         assert dispatcher.stats()["state_socket"].startswith("none: ")
 
@@ -305,29 +280,9 @@ def test_a_folder_that_will_not_do_is_passed_over(runtime: Path, monkeypatch: py
 def test_a_path_too_long_is_no_socket(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = runtime.parent / ("a" * 100)
     monkeypatch.setattr(socket_folders, "folders", lambda environ: [long])
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         assert "too long" in dispatcher.stats()["state_socket"]
-
-
-def test_it_can_be_switched_off(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GUERDON_TOP", "0")
-    with Dispatcher([length]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        assert dispatcher.stats()["state_socket"] == "none: switched off by GUERDON_TOP=0"
-    assert not runtime.exists()
-
-
-def test_the_metrics_are_on_the_socket_too() -> None:
-    with Dispatcher([length]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        reading.state(dispatcher)
-        dispatcher.score(completions=["a"])
-        path = dispatcher.stats()["state_socket"]
-        status, _, body = reading.get(reading.UnixConnection(path), "/metrics")
-        assert status == 200
-        found = reading.series(reading.families(body))
-        assert reading.value(found, "guerdon_calls_total", function="length", status="ok") == 1
 
 
 @pytest.mark.fault(
@@ -337,15 +292,14 @@ def test_the_metrics_are_on_the_socket_too() -> None:
 def test_another_user_is_turned_away(runtime: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
-    with Dispatcher([length]) as dispatcher:
+    with Dispatcher([scripted]) as dispatcher:
         dispatcher.score(completions=["a"])
         path = dispatcher.stats()["state_socket"]
         # The folder is open to all now: the server itself checks who connects.
         runtime.chmod(0o755)
         runtime.parent.chmod(0o755)
         os.chmod(path, 0o777)
-        child = subprocess.run([sys.executable, "-c", _STRANGER, path], capture_output=True, text=True, timeout=100)
-        assert child.stdout.strip() == "b''", child.stderr
+        assert run_python(_STRANGER, path, timeout=100).stdout.strip() == "b''"
 
 
 _STRANGER = """

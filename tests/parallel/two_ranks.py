@@ -42,7 +42,6 @@ SIZES: dict[str, Any] = {
 
 
 def zero(stage: int) -> dict[str, Any]:
-    """A DeepSpeed configuration."""
     return {
         "zero_optimization": {
             "stage": stage,
@@ -93,20 +92,10 @@ def sharded(kind: str) -> Iterator[dict[str, Any]]:
         yield {"use_cpu": False, "deepspeed": zero(int(kind[-1]))}
 
 
-COLLECTIVES = (
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all_single",
-    "barrier",
-    "broadcast",
-    "broadcast_object_list",
-    "gather_object",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-)
+COLLECTIVES = """
+all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all_single barrier broadcast broadcast_object_list
+gather_object reduce reduce_scatter reduce_scatter_tensor
+"""
 
 
 def note_collectives() -> list[str]:
@@ -126,7 +115,7 @@ def note_collectives() -> list[str]:
 
         return call
 
-    for name in COLLECTIVES:
+    for name in COLLECTIVES.split():
         setattr(dist, name, noting(name))
     return noted
 

@@ -143,8 +143,3 @@ def plain(completions: list[str], answer: list[str], **columns: Any) -> list[flo
 @reward(lane="thread")
 def hash_of(completion: str) -> float:
     return float(hash(completion) % 1000)
-
-
-@group_reward
-def size(completions: list[str]) -> list[float]:
-    return [float(len(completions))] * len(completions)

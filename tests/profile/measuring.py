@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from guerdon.profile import Subject
+import pytest
+
+from guerdon.profile import Subject, measurement
 from guerdon.profile.measurement import Measurement, measure
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_repeats() -> Iterator[None]:
+    """Short calls are watched a few times, not two thousand, where no test is about their CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measurement, "_MOST_REPEATS", 16)
+        yield
 
 
 def measured(function: object, rows: Sequence[Mapping[str, Any]], **options: Any) -> Measurement:

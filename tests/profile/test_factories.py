@@ -8,7 +8,6 @@ import pytest
 
 from guerdon import code_reward, reward, rewards
 from guerdon._functions.build import spec_of
-from guerdon.errors import RegistrationError
 from guerdon.profile import profile
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import Calibration
@@ -16,7 +15,6 @@ from guerdon.profile.checks import survival
 from guerdon.profile.measurement import Measurement
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.results.status import Status
-from guerdon.rewards.math import verify
 
 PROGRAM = "```python\nprint(int(input()) + 1)\n```"
 
@@ -66,15 +64,6 @@ def test_only_what_the_engine_says_is_a_flood() -> None:
     for check, reason in reasons:
         (finding,) = survival.failures(subject, [(Case(1, "b"), Score(None, Status.ERROR, reason), "")], 3)
         assert (finding.check, finding.severity) == (check, "warning" if check == "output" else "error"), reason
-
-
-def test_a_package_that_is_missing_is_named_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "find_spec", lambda name: None)
-    with pytest.raises(
-        RegistrationError,
-        match=r"'math_reward' can't be profiled: .*`pip install 'math-verify\[antlr4_13_2\]>=0\.9'`\.$",
-    ):
-        profile([rewards.math_reward()], [{"prompt": "p", "completion": r"\boxed{1}", "solution": "1"}])
 
 
 def test_advice_is_a_call_of_the_factory() -> None:

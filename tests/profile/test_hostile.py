@@ -6,78 +6,60 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from guerdon import reward
-from guerdon.profile import Profile, measurement, profile
+from guerdon.profile import Profile, profile
 from guerdon.profile.checks import values
 from guerdon.profile.checks.survival import CHECK
 from guerdon.profile.finding import Check
-from guerdon.profile.load_rewards import load
 from guerdon.profile.subject import OutOfTime, Subject
-from tests.cli.conftest import write_rewards
+from tests.profile.measuring import few_repeats  # noqa: F401 - for all tests here
 
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
 
-HOSTILE = """
-import os, subprocess, sys, time
-from guerdon import reward
 
-@reward
-def hangs(completion: str, answer: str) -> float:
-    while answer == "17":
+def _hang() -> None:
+    while True:
         time.sleep(0.01)
-    return 1.0
 
-@reward
-def exits(completion: str, answer: str) -> float:
-    if answer == "18":
-        os._exit(3)
-    return 1.0
 
-@reward
-def allocates(completion: str, answer: str) -> float:
-    if answer == "19":
-        bytearray(10_000_000_000)
-    return 1.0
-
-@reward
-def floods(completion: str, answer: str) -> float:
-    if answer == "20":
-        for _ in range(1000):
-            print("x" * 1000)
-    return 1.0
-
-@reward
-def leaves(completion: str, answer: str) -> float:
-    subprocess.Popen(["sleep", "60"])
-    return 1.0
-
-@reward
-def fails(completion: str, answer: str) -> float:
+def _fail() -> None:
     raise ValueError("no such thing")
 
-@reward
-def backtracks(completion: str, answer: str) -> float:
-    time.sleep(len(completion) ** 2 / 1e10)
-    return 1.0
-"""
+
+HOSTILE: dict[str, Callable[[str, str], object]] = {
+    "hangs": lambda completion, answer: answer == "17" and _hang(),
+    "exits": lambda completion, answer: answer == "18" and os._exit(3),
+    "allocates": lambda completion, answer: answer == "19" and bytearray(10_000_000_000),
+    "floods": lambda completion, answer: answer == "20" and print("x\n" * 500_000),
+    "leaves": lambda completion, answer: subprocess.Popen(["sleep", "60"]),
+    "fails": lambda completion, answer: _fail(),
+    "backtracks": lambda completion, answer: time.sleep(len(completion) ** 2 / 1e10),
+}
+
+
+def acting(name: str, act: Callable[[str, str], object]) -> Any:
+    """A function that gives each row 1 after it has acted."""
+
+    def acts(completion: str, answer: str) -> float:
+        act(completion, answer)
+        return 1.0
+
+    return reward(acts, name=name)
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+def hostile() -> Profile:
     """The profile of functions that hang, crash, flood and leave things behind."""
-    file, path = write_rewards(tmp_path_factory.mktemp("hostile"), HOSTILE), list(sys.path)
-    try:
-        with load(str(file)) as dispatcher, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(measurement, "_MOST_REPEATS", 16)
-            return profile(dispatcher, ROWS, checks=[], prompts=2, generations=2, timeout=1.0, memory_limit=300_000_000)
-    finally:
-        sys.path[:] = path
-        sys.modules.pop(file.stem, None)
+    functions = [acting(*each) for each in HOSTILE.items()]
+    return profile(functions, ROWS, checks=[], prompts=2, generations=2, timeout=1.0, memory_limit=300_000_000)
 
 
 @pytest.mark.parametrize(
@@ -111,73 +93,50 @@ def test_a_profile_of_hostile_functions_ends_with_its_advice(hostile: Profile) -
 SUMS = [{"prompt": "p", "answer": "4", "completion": text} for text in ("4", "end", "5")]
 
 
-@pytest.fixture
-def few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short calls are watched a few times, not two thousand: no test here is about their CPU."""
-    monkeypatch.setattr(measurement, "_MOST_REPEATS", 16)
+def ending(end: Callable[[], object]) -> Any:
+    """A function that ends its worker on the second of the rows."""
 
+    @reward
+    def ends(completion: str) -> float:
+        if completion == "end":
+            end()
+        return float(completion == "4")
 
-@reward
-def exits(completion: str) -> float:
-    if completion == "end":
-        os._exit(0)
-    return float(completion == "4")
-
-
-@reward
-def terminates(completion: str) -> float:
-    if completion == "end":
-        os.kill(os.getpid(), signal.SIGTERM)
-    return float(completion == "4")
-
-
-@reward
-def killed(completion: str) -> float:
-    if completion == "end":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return float(completion == "4")
-
-
-@reward
-def breaks(completion: str) -> float:
-    if completion == "end":
-        ctypes.string_at(0)
-    return float(completion == "4")
+    return ends
 
 
 @pytest.mark.parametrize(
-    ("function", "how", "advice", "memory"),
+    ("end", "how", "advice", "memory"),
     [
-        pytest.param(exits, "exited with status 0", "os._exit", False, id="status 0"),
-        pytest.param(terminates, "was killed by SIGTERM", "who sends that signal", False, id="SIGTERM"),
-        pytest.param(killed, "was killed by SIGKILL", "takes too much memory", True, id="SIGKILL"),
-        pytest.param(breaks, "was killed by SIGSEGV", "recursion in C", True, id="SIGSEGV"),
+        (lambda: os._exit(0), "exited with status 0", "os._exit", False),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), "was killed by SIGTERM", "who sends that signal", False),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "was killed by SIGKILL", "takes too much memory", True),
+        (lambda: ctypes.string_at(0), "was killed by SIGSEGV", "recursion in C", True),
     ],
+    ids=["status 0", "SIGTERM", "SIGKILL", "SIGSEGV"],
 )
-@pytest.mark.usefixtures("few_repeats")
 @pytest.mark.fault(
     "a function ends its worker while it is profiled",
     sees="a finding that says how: exit status or signal, and of memory only where a lack of it ends workers so",
 )
-def test_a_crash_says_how_the_worker_ended(function: object, how: str, advice: str, memory: bool) -> None:
-    with Subject(function, SUMS, memory_limit=2_000_000_000) as subject:
+def test_a_crash_says_how_the_worker_ended(end: Callable[[], object], how: str, advice: str, memory: bool) -> None:
+    with Subject(ending(end), SUMS, memory_limit=2_000_000_000) as subject:
         (found,) = [finding for finding in CHECK.run(subject) if finding.check == "crash"]
     assert how in found.message
     assert advice in found.message
     assert ("memory" in found.message) is memory
 
 
-@pytest.mark.usefixtures("few_repeats")
-def test_a_profile_reports_a_failure_once() -> None:
+def test_a_profile_reports_failures_and_crashes_once() -> None:
     def raises(completion: str) -> float:
-        return float(completion != "a") / len(completion.strip("a"))
+        return float(completion != "end") / len(completion.strip("end"))
 
-    rows = [{"prompt": "p", "completion": "a" if row == 2 else "b"} for row in range(8)]
-    found = profile([reward(raises)], rows, checks=[CHECK]).functions["raises"]
-    assert [each.check for each in found.findings if each.check in ("fails", "exception")] == ["exception"]
+    functions = [reward(raises), ending(lambda: os._exit(0))]
+    found = profile(functions, SUMS, checks=[CHECK]).functions
+    for name, check in (("raises", "exception"), ("ends", "crash")):
+        assert [each.check for each in found[name].findings if each.check in ("fails", check)] == [check]
 
 
-@pytest.mark.usefixtures("few_repeats")
 @pytest.mark.parametrize("place", [3, 500])
 def test_a_number_that_is_no_reward_is_reported_wherever_it_is(place: int) -> None:
     def infinite(completion: str) -> float:
@@ -188,7 +147,6 @@ def test_a_number_that_is_no_reward_is_reported_wherever_it_is(place: int) -> No
     assert {each.severity for each in found.findings if each.check in ("not_finite", "exception")} == {"error"}
 
 
-@pytest.mark.usefixtures("few_repeats")
 @pytest.mark.parametrize(
     ("ended", "why", "advice"),
     [
@@ -201,10 +159,3 @@ def test_checks_that_did_not_end_say_what_to_do(ended: type[BaseException], why:
     one = reward(lambda completion: 1.0, name="one", lane="thread")
     (finding,) = profile([one], [{"completion": "a"}], checks=checks).functions["one"].findings
     assert finding.message == f"{why} before these checks had ended: cut. {advice}, or take fewer rows (--rows)."
-
-
-@pytest.mark.usefixtures("few_repeats")
-def test_a_profile_reports_a_crash_once() -> None:
-    rows = [{"prompt": "p", **each} for each in SUMS]
-    findings = profile([exits], rows, checks=[CHECK]).functions[exits.name].findings
-    assert [each.check for each in findings if each.check == "crash"] == ["crash"]

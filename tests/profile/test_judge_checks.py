@@ -45,19 +45,18 @@ def rating(rate: Rate) -> Answer:
     return lambda path, body: chat_completion(f"{rate(question(body)):.2f}")
 
 
+def asked_of(
+    answer: Answer, wanted: int = 20, rows: Sequence[dict[str, Any]] = ROWS, **options: Any
+) -> tuple[FunctionProfile, int]:
+    """The facts about a judge whose server answers so, and the number of its requests."""
+    with serving(answer) as server:
+        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", **options)
+        return facts_of(asked, wanted, rows)["judge"], len(server.bodies)
+
+
 def rated(rate: Rate, **options: Any) -> tuple[FunctionProfile, int]:
     """The facts about a judge that rates so, and the number of its requests."""
-    with serving(rating(rate)) as server:
-        asked = judge(
-            parse=parse.number(range=(-99, 99)),
-            base_url=server.url,
-            model="m",
-            prompt="Rate: {completion}",
-            temperature=None,
-            **options,
-        )
-        found = facts_of(asked)
-        return found["judge"], len(server.bodies)
+    return asked_of(rating(rate), parse=parse.number(range=(-99, 99)), temperature=None, **options)
 
 
 def checks(facts: FunctionProfile) -> list[tuple[str, str]]:
@@ -71,22 +70,8 @@ def test_a_judge_without_bias_is_clean() -> None:
     assert facts.judge["flips"] == {"rows": 20, "share": 0.0, "spread_share_of_range": 0.0}
 
 
-@pytest.mark.parametrize(
-    "of",
-    [
-        pytest.param(lambda text: [{"role": "assistant", "content": text}], id="messages"),
-        pytest.param(
-            lambda text: [
-                {
-                    "role": "assistant",
-                    "content": [{"type": "text", "text": text[:9]}, {"type": "text", "text": text[9:]}],
-                }
-            ],
-            id="parts",
-        ),
-    ],
-)
-def test_conversations_are_padded_in_their_text(of: Callable[[str], Any]) -> None:
+@pytest.mark.parametrize("parts", [False, True])
+def test_conversations_are_padded_in_their_text(parts: bool) -> None:
     """A bracket or quote of the message around it would be part of the answer."""
     seen: list[str] = []
 
@@ -94,9 +79,11 @@ def test_conversations_are_padded_in_their_text(of: Callable[[str], Any]) -> Non
         seen.append(text)
         return quality(text)
 
-    with serving(rating(rate)) as server:
-        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", temperature=None)
-        found = facts_of(asked, rows=[{"completion": of(row["completion"])} for row in ROWS])["judge"]
+    def said(text: str) -> list[dict[str, Any]]:
+        pieces = [{"type": "text", "text": text[:9]}, {"type": "text", "text": text[9:]}]
+        return [{"role": "assistant", "content": pieces if parts else text}]
+
+    found, _ = rated(rate, rows=[{"completion": said(row["completion"])} for row in ROWS])
     assert found.findings == []
     assert {longer(row["completion"]) for row in ROWS} <= {text.removeprefix("Rate: ") for text in seen}
 
@@ -122,22 +109,21 @@ def test_noise_is_no_bias(seed: int) -> None:
     assert {check for check, _ in checks(facts)} <= {"flips"}
 
 
-def test_a_judge_that_likes_long_answers() -> None:
-    facts, _ = rated(lambda text: quality(text) + len(text) / 200)
-    assert ("length-bias", "warning") in checks(facts)
-    (finding,) = [each for each in facts.findings if each.check == "length-bias"]
-    assert "20 of 20 rows up" in finding.message
-    assert finding.examples[0].values["changed"] > finding.examples[0].values["as it is"]
-
-
-def test_a_judge_that_likes_repetition() -> None:
-    facts, _ = rated(lambda text: quality(text) + 4 * ("In other words" in text))
-    assert checks(facts) == [("length-bias", "warning")]
-
-
-def test_a_judge_that_likes_short_answers_is_worth_knowing() -> None:
-    facts, _ = rated(lambda text: quality(text) - len(text) / 200)
-    assert ("length-bias", "info") in checks(facts)
+@pytest.mark.parametrize(
+    ("rate", "severity"),
+    [
+        pytest.param(lambda text: quality(text) + len(text) / 200, "warning", id="long"),
+        pytest.param(lambda text: quality(text) + 4 * ("In other words" in text), "warning", id="repetition"),
+        pytest.param(lambda text: quality(text) - len(text) / 200, "info", id="short"),
+    ],
+)
+def test_a_bias_by_length_is_found(rate: Rate, severity: str) -> None:
+    facts, _ = rated(rate)
+    assert checks(facts) == [("length-bias", severity)]
+    (finding,) = facts.findings
+    if severity == "warning":
+        assert "20 of 20 rows up" in finding.message
+        assert finding.examples[0].values["changed"] > finding.examples[0].values["as it is"]
 
 
 def test_a_judge_that_changes_its_mind() -> None:
@@ -148,22 +134,23 @@ def test_a_judge_that_changes_its_mind() -> None:
     assert set(finding.examples[0].values) == {"time 1", "time 2", "time 3"}
 
 
-def test_a_judge_that_fails() -> None:
-    with serving(lambda path, body: chat_completion("no number")) as server:
-        asked = judge(base_url=server.url, model="m", prompt="{completion}", retries=0)
-        facts = facts_of(asked, 4)["judge"]
+@pytest.mark.parametrize(
+    ("answer", "options", "says"),
+    [
+        (chat_completion("no number"), {"wanted": 4, "retries": 0}, "no number"),
+        ((500, {"error": "no memory"}), {}, "500"),
+        ((401, {"error": {"message": "wrong key"}}), {"wanted": 4, "retries": 0}, "401"),
+    ],
+    ids=["no number", "server error", "refusal"],
+)
+def test_a_judge_that_fails_is_given_up_early(answer: Any, options: dict[str, Any], says: str) -> None:
+    start = time.monotonic()
+    facts, requests = asked_of(lambda path, body: answer, **options)
+    assert time.monotonic() - start < 40  # a single form would take 60 s
     assert checks(facts) == [("fails", "error")]
-
-
-def test_a_judge_whose_server_fails_is_given_up_early() -> None:
-    with serving(lambda path, body: (500, {"error": "no memory"})) as server:
-        asked = judge(base_url=server.url, model="m", prompt="{completion}")
-        start = time.monotonic()
-        facts = facts_of(asked)["judge"]
-        assert time.monotonic() - start < 40  # a single form would take 60 s
-    (finding,) = facts.findings
-    assert "No request got a score" in finding.message
-    assert "500" in finding.message
+    assert "No request got a score" in facts.findings[0].message
+    assert says in facts.findings[0].message
+    assert requests <= 3 * 4 + 1 or "wanted" not in options
 
 
 def test_a_judge_that_is_throttled_is_not_clean() -> None:
@@ -175,15 +162,7 @@ def test_a_judge_that_is_throttled_is_not_clean() -> None:
             return 429, {"error": "too many requests"}
         return chat_completion(str(quality(question(body))))
 
-    with serving(answer) as server:
-        asks = judge(
-            parse=parse.number(range=(-99, 99)),
-            base_url=server.url,
-            model="m",
-            prompt="Rate: {completion}",
-            temperature=None,
-        )
-        facts = facts_of(asks)["judge"]
+    facts, _ = asked_of(answer, parse=parse.number(range=(-99, 99)), temperature=None)
     (finding,) = facts.findings
     assert (finding.check, finding.severity) == ("throttled", "warning")
     assert "put off 1 requests (429" in finding.message
@@ -194,10 +173,8 @@ def test_check_without_answers_is_not_clean() -> None:
         text = question(body)
         return chat_completion("Too long for me." if len(text) > 300 else f"{quality(text):.2f}")
 
-    with serving(rate) as server:
-        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", retries=3)
-        facts = facts_of(asked)["judge"]
-        assert len(server.bodies) == 4 * 20, "not more than announced"
+    facts, requests = asked_of(rate, retries=3)
+    assert requests == 4 * 20, "not more than announced"
     (finding,) = facts.findings
     assert (finding.check, finding.severity) == ("unchecked", "warning")
     assert "length-bias had an answer for 0 of 20 rows only" in finding.message
@@ -213,8 +190,7 @@ def test_flips_without_answers_are_not_clean() -> None:
         asked.add(text)
         return chat_completion("I said so." if again else f"{quality(text):.2f}")
 
-    with serving(rate) as server:
-        facts = facts_of(judge(base_url=server.url, model="m", prompt="Rate: {completion}"))["judge"]
+    facts, _ = asked_of(rate)
     assert checks(facts) == [("fails", "error"), ("unchecked", "warning")]
     assert "flips had an answer for 0 of 20 rows only" in facts.findings[1].message
     assert facts.checks == ["length-bias"]
@@ -228,9 +204,7 @@ def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
             time.sleep(0.01)
         return chat_completion("1")
 
-    with serving(rate) as server:
-        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}")
-        facts = facts_of(asked)["judge"]
+    facts, _ = asked_of(rate)
     (few, quick), (many, slow) = facts.judge["levels"]
     assert (few, many) == (2, 20)
     assert slow > 2 * quick
@@ -252,15 +226,6 @@ def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPa
         assert "No request got a score" in finding.message
         assert "Connection refused" in finding.message
         assert facts.judge == {}
-
-
-def test_a_judge_that_refuses_all_is_given_up_after_the_first_form() -> None:
-    with serving(lambda path, body: (401, {"error": {"message": "wrong key"}})) as server:
-        asked = judge(base_url=server.url, model="m", prompt="{completion}", retries=0)
-        facts = facts_of(asked, 4)["judge"]
-        assert len(server.bodies) <= 3 * 4 + 1
-    assert checks(facts) == [("fails", "error")]
-    assert "401" in facts.findings[0].message
 
 
 def compared(prefers: Callable[[str, str], float]) -> FunctionProfile:
@@ -334,19 +299,13 @@ def test_the_plan_is_kept_below_the_cap() -> None:
 
 
 def test_statistics() -> None:
-    assert sign_test(0, 0) == 1.0
+    assert sign_test(0, 0) == sign_test(5, 5) == sign_test(1000, 1000) == 1.0
     assert sign_test(8, 0) == pytest.approx(2 / 2**8)
-    assert sign_test(5, 5) == 1.0
-    nan = float("nan")
-    shift = shift_of([1.0, 2.0, nan], [2.0, 2.0, 5.0])
-    assert (shift.rows, shift.mean, shift.up, shift.down, shift.share) == (2, 0.5, 1, 0, 0.5)
-    assert not shift_of([], []).clear
-
-
-def test_a_split_of_thousands_has_its_probability() -> None:
-    assert sign_test(1000, 1000) == 1.0
     assert sign_test(1100, 900) == pytest.approx(8.5e-6, rel=0.1)
     assert 0.0 <= sign_test(5000, 0) < 1e-300
+    shift = shift_of([1.0, 2.0, float("nan")], [2.0, 2.0, 5.0])
+    assert (shift.rows, shift.mean, shift.up, shift.down, shift.share) == (2, 0.5, 1, 0, 0.5)
+    assert not shift_of([], []).clear
 
 
 def reported(**facts: Any) -> list[str]:
@@ -357,13 +316,13 @@ def reported(**facts: Any) -> list[str]:
 
 def test_the_table_tells_a_bias_from_chance() -> None:
     ones = [1.0] * 20
-    few = shift_of(ones, [2.0] * 3 + [0.5] + [1.0] * 16).to_dict()
-    assert reported(length_bias=few) == ["longer: +0.125 on average, 3 of 20 rows up and 1 down, which could be chance"]
-    assert reported(length_bias=shift_of(ones, [2.0] * 20).to_dict()) == [
-        "longer: +1 on average, 20 of 20 rows up and 0 down"
-    ]
-    assert reported(length_bias=shift_of(ones, ones).to_dict()) == ["longer: no row's score changes"]
-
-
-def test_the_table_says_nothing_of_forms_without_answers() -> None:
+    for shift, line in (
+        (
+            shift_of(ones, [2.0] * 3 + [0.5] + [1.0] * 16),
+            "+0.125 on average, 3 of 20 rows up and 1 down, which could be chance",
+        ),
+        (shift_of(ones, [2.0] * 20), "+1 on average, 20 of 20 rows up and 0 down"),
+        (shift_of(ones, ones), "no row's score changes"),
+    ):
+        assert reported(length_bias=shift.to_dict()) == [f"longer: {line}"]
     assert reported(length_bias=shift_of([], []).to_dict()) == []

@@ -44,21 +44,37 @@ ROWS = [{"prompt": str(row), "completion": "x" * (row % 7)} for row in range(24)
 
 
 @pytest.mark.parametrize(
-    ("function", "lane"),
-    [(awaits, "asyncio"), (remembers, "asyncio"), (blocks, "process"), (waits_and_blocks, "thread")],
+    ("function", "computes", "lane"),
+    [
+        (spins, True, "process"),
+        (sleeps, False, "thread"),
+        (awaits, False, "asyncio"),
+        (remembers, None, "asyncio"),
+        (blocks, True, "process"),
+        (waits_and_blocks, False, "thread"),
+    ],
 )
-def test_a_coroutine_that_blocks_its_loop_is_found(function: object, lane: str) -> None:
-    one_of_three(lambda: _check_blocking(function, lane))
+def test_calls_are_measured_and_a_coroutine_that_blocks_its_loop_is_found(
+    function: Any, computes: bool | None, lane: str
+) -> None:
+    def check() -> None:
+        spec = reward(function).spec
+        found = measured(reward(function), ROWS)
+        assert len(found.seconds) == len(ROWS)
+        assert found.worker_bytes > 1_000_000
+        times = times_of(found.seconds)
+        assert times is not None
+        if computes is not None:
+            assert found.cpu_s is not None
+            assert (found.cpu_s > 0.5) is computes
+            assert 0.003 < times["p50_s"] < 1.0
+        said = [each.message for each in measurement_findings(spec, found) if each.check == "blocking"]
+        assert len(said) == (function in (blocks, waits_and_blocks))
+        assert all("4 calls at once took as long as one after another" in message for message in said)
+        assert all(f'lane="{lane}"' in message for message in said)
+        assert [advise(spec, found, p99).lane for p99 in (times["p99_s"], 0.01)] == [lane] * 2
 
-
-def _check_blocking(function: object, lane: str) -> None:
-    spec = reward(function).spec  # type: ignore[call-overload]
-    found = measured(reward(function), ROWS)  # type: ignore[call-overload]
-    said = [each.message for each in measurement_findings(spec, found) if each.check == "blocking"]
-    found_out = lane != "asyncio"
-    assert ["4 calls at once took as long as one after another" in message for message in said] == [True] * found_out
-    assert [f'lane="{lane}"' in message for message in said] == [True] * found_out
-    assert advise(spec, found, 0.01).lane == lane
+    one_of_three(check)  # where others have the cores, a computing function waits
 
 
 def test_a_coroutine_whose_calls_wait_for_each_other_does_not_block_its_loop() -> None:
@@ -74,33 +90,6 @@ def test_a_coroutine_whose_calls_wait_for_each_other_does_not_block_its_loop() -
         assert not found.blocks
 
     one_of_three(check)
-
-
-@pytest.mark.parametrize(
-    ("function", "computes", "lane"),
-    [
-        (spins, True, "process"),
-        (sleeps, False, "thread"),
-        (awaits, False, "asyncio"),
-        (blocks, True, "process"),
-    ],
-)
-def test_calls_end_as_their_function_does(function: object, computes: bool, lane: str) -> None:
-    # Where others have the cores, what computes waits.
-    one_of_three(lambda: _check_call(function, computes, lane))
-
-
-def _check_call(function: object, computes: bool, lane: str) -> None:
-    spec = reward(function).spec  # type: ignore[call-overload]
-    found = measured(reward(function), ROWS)  # type: ignore[call-overload]
-    assert len(found.seconds) == len(ROWS)
-    assert found.cpu_s is not None
-    assert (found.cpu_s > 0.5) is computes
-    assert found.worker_bytes > 1_000_000
-    times = times_of(found.seconds)
-    assert times is not None
-    assert 0.003 < times["p50_s"] < 1.0
-    assert advise(spec, found, times["p99_s"]).lane == lane
 
 
 def test_a_stateful_reward_and_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

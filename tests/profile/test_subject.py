@@ -11,7 +11,7 @@ from guerdon import DataError, Status, reward
 from guerdon.profile import Case, Subject, profile
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import Check, Finding, excerpt
-from tests.profile.functions import asks, exact, fragile, hash_of, plain, size
+from tests.profile.functions import asks, exact, fragile, hash_of, plain, sizes
 
 ROWS = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 18)]
 
@@ -77,7 +77,7 @@ def test_functions_of_other_lanes_run_in_processes_with_the_seed_asked_for(subje
 
 def test_groups_stand_together(subjects: list[Subject]) -> None:
     rows = [{"prompt": "p" if n < 4 else "q", "completion": str(n)} for n in range(8)]
-    subjects.append(subject := Subject(size, rows))
+    subjects.append(subject := Subject(sizes, rows))
     assert subject.num_generations == subject.group_size == 4
     assert {score.value for score in subject.score(subject.samples(), group=4)} == {4.0}
 

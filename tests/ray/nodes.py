@@ -16,6 +16,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import guerdon
+from tests.clock import eventually
 
 OTHERS = ("node-1", "node-2")
 CPUS = 2
@@ -73,14 +74,12 @@ class Nodes:
 
     def add(self, name: str, **more: Any) -> None:
         """A new node of that name; an old one of it has to be gone first."""
-        self._wait_until_dead(name)
+        if ray.is_initialized():
+            self._wait_until_dead(name)
         self._nodes[name] = self._cluster.add_node(num_cpus=CPUS, object_store_memory=STORE, node_name=name, **more)
 
     def _wait_until_dead(self, name: str) -> None:
-        deadline = time.monotonic() + 60
-        while ray.is_initialized() and any(node["Alive"] and node["NodeName"] == name for node in ray.nodes()):
-            assert time.monotonic() < deadline, f"{name} is still there"
-            time.sleep(0.1)
+        eventually(lambda: not any(node["Alive"] and node["NodeName"] == name for node in ray.nodes()), f"{name} ends")
 
     def add_with_another_python(self, name: str, folder: Path) -> None:
         """A node whose workers run in an environment that has Ray and nothing of ours."""
@@ -97,30 +96,28 @@ class Nodes:
             sys.executable = here
 
     def remove(self, name: str) -> None:
-        """Ends the node's processes."""
         self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
 
     def raylet(self, name: str) -> int:
-        """The process id of the node's raylet."""
         node = self._cluster.head_node if name == "head" else self._nodes[name]
         pid: int = node.all_processes["raylet"][0].process.pid
         return pid
 
     def ray_id(self, name: str) -> str:
-        """Ray's id of the node."""
         found: str = next(node["NodeID"] for node in ray.nodes() if node["NodeName"] == name and node["Alive"])
         return found
 
     def agent(self, name: str) -> int:
         """The process id of the agent there; waits for one."""
         raylet = psutil.Process(self.raylet(name))
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            for child in raylet.children():
-                if "AgentActor" in " ".join(_command(child)):
-                    return int(child.pid)
-            time.sleep(0.05)
-        raise AssertionError(f"no agent on {name}")
+        found: list[int] = []
+
+        def look() -> bool:
+            found[:] = [child.pid for child in raylet.children() if "AgentActor" in " ".join(_command(child))]
+            return bool(found)
+
+        eventually(look, f"an agent is on {name}", seconds=30)
+        return found[0]
 
     def kill_raylet(self, name: str) -> None:
         """The node's raylet dies by itself; its node is gone."""
@@ -171,6 +168,14 @@ def wait_until_gone(seconds: float = 30.0) -> None:
     while left := [*agents(), *zygotes()]:
         assert time.monotonic() < deadline, f"processes are left: {left}"
         time.sleep(0.1)
+
+
+def wait_until_nodes(dispatcher: guerdon.Dispatcher, state: str, *names: str, seconds: float = 60.0) -> None:
+    """Waits until a dispatcher sees these nodes in this state."""
+    deadline = time.monotonic() + seconds
+    while any(dispatcher.stats()["nodes"].get(name, {}).get("state") != state for name in names):
+        assert time.monotonic() < deadline, dispatcher.stats()["nodes"]
+        time.sleep(0.05)
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -66,7 +66,6 @@ def _is_agent(process: psutil.Process) -> bool:
 
 
 def process(completion: str) -> float:
-    """The process id."""
     time.sleep(float(completion))
     return float(os.getpid())
 

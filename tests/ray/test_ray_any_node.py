@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,12 +13,11 @@ pytest.importorskip("ray")
 
 from guerdon import Dispatcher, Ray, Status, reward
 from guerdon._lanes.remote.ray import cluster as ray_cluster
+from tests.clock import eventually
 from tests.ray import rewards
-from tests.ray.nodes import OTHERS, Nodes, wait_until_gone
+from tests.ray.nodes import OTHERS, Nodes, wait_until_gone, wait_until_nodes
 
 SAMPLES = 240
-TEXTS = [str(number) for number in range(SAMPLES)]
-PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -32,16 +30,9 @@ def dispatcher(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disp
     loop = reward(rewards.act_on_loop, name="loop", node="any")
     with Dispatcher([thread, loop], num_generations=1, cluster=Ray(reserve=False, cpus_per_node=1)) as made:
         made.score(completions=["1"], seconds=[0.0], notes=[""])
-        _wait_for(made, "ready", "head", *OTHERS)
+        wait_until_nodes(made, "ready", "head", *OTHERS)
         yield made
     wait_until_gone()
-
-
-def _wait_for(dispatcher: Dispatcher, state: str, *names: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while any(dispatcher.stats()["nodes"].get(name, {}).get("state") != state for name in names):
-        assert time.monotonic() < deadline, dispatcher.stats()["nodes"]
-        time.sleep(0.05)
 
 
 @pytest.mark.whole
@@ -52,17 +43,15 @@ def _wait_for(dispatcher: Dispatcher, state: str, *names: str) -> None:
 def test_an_agent_that_runs_threads_and_a_loop_is_killed(cluster: Nodes, dispatcher: Dispatcher) -> None:
     pid = cluster.agent("node-1")
     # 24 threads take 5 s of it, and three loops have all of it at once.
-    pending = dispatcher.submit(completions=TEXTS, seconds=[0.5] * SAMPLES, notes=[""] * SAMPLES)
-    deadline = time.monotonic() + PATIENCE_S
-    while dispatcher.stats()["nodes"]["node-1"]["calls"] < 20:
-        assert time.monotonic() < deadline
-        assert not pending.done
-        time.sleep(0.01)
+    pending = dispatcher.submit(
+        completions=[str(number) for number in range(SAMPLES)], seconds=[0.5] * SAMPLES, notes=[""] * SAMPLES
+    )
+    eventually(lambda: dispatcher.stats()["nodes"]["node-1"]["calls"] >= 20)
+    assert not pending.done
     os.kill(pid, signal.SIGKILL)
-    result = pending.result(timeout=PATIENCE_S)
+    result = pending.result(timeout=60)
     assert not result.failures(), result.failures()[:3]
     assert (result.status == Status.OK).all()
-    serial = [[2.0 * number] * 2 for number in range(SAMPLES)]
-    assert result.rewards.reshape(SAMPLES, 2).tolist() == serial
-    _wait_for(dispatcher, "ready", "node-1")
+    assert result.rewards.reshape(SAMPLES, 2).tolist() == [[2.0 * number] * 2 for number in range(SAMPLES)]
+    wait_until_nodes(dispatcher, "ready", "node-1")
     assert cluster.agent("node-1") != pid

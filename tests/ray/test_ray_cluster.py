@@ -9,9 +9,8 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -20,8 +19,9 @@ pytest.importorskip("ray")
 
 from guerdon import Dispatcher, Ray, RegistrationError, group_reward, reward
 from guerdon._lanes.remote.ray import cluster as ray_cluster
+from tests.clock import eventually
 from tests.ray import rewards
-from tests.ray.nodes import Nodes, agents
+from tests.ray.nodes import OTHERS, Nodes, agents, wait_until_nodes
 
 TEXTS = [str(number) for number in range(300)]
 DOUBLED = [2.0 * number for number in range(300)]
@@ -81,14 +81,8 @@ def test_stats_and_dump_name_the_nodes(dispatcher: Dispatcher) -> None:
     dispatcher.score(completions=["1"])
     assert {"head", "node-1", "node-2"} <= set(dispatcher.stats()["nodes"])
     pending = dispatcher.submit(completions=["0.5"] * 8)
-    wanted, waited, dump = {"head", "node-1", "node-2"}, threading.Event(), ""
-    for _ in range(40):
-        dump = str(dispatcher.dump())
-        if any(name in dump for name in wanted):
-            break
-        waited.wait(0.02)
+    eventually(lambda: any(name in str(dispatcher.dump()) for name in ("head", *OTHERS)), seconds=2.0)
     pending.result()
-    assert any(name in dump for name in wanted), dump
 
 
 @pytest.mark.usefixtures("nodes")
@@ -99,7 +93,7 @@ def test_thread_and_asyncio_functions_run_in_the_agents_of_nodes() -> None:
     beside = Ray(nodes=("node-1", "node-2"), reserve=False, cpus_per_node=1)
     with Dispatcher([thread, loop, stays], num_generations=1, cluster=beside) as made:
         made.score(completions=["0.02"])
-        _until(lambda: all(made.stats()["nodes"][name]["state"] == "ready" for name in ("node-1", "node-2")))
+        wait_until_nodes(made, "ready", *OTHERS, seconds=30.0)
         result = made.score(completions=["0.02"] * 60)
         assert not result.failures()
         pids = {float(agent.pid) for agent in agents()}
@@ -109,13 +103,9 @@ def test_thread_and_asyncio_functions_run_in_the_agents_of_nodes() -> None:
         assert of[2] == {float(os.getpid())}
         assert {"node-1", "node-2"} <= set(made.stats()["nodes"])
         pending = made.submit(completions=["1"] * 4)
-        waited, dump = threading.Event(), ""
         # Not the one that stays: nodes begin theirs a moment later.
         on_node = re.compile(r"'thread' on .* in 'node node-[12]' \(thread\)")
-        while not on_node.search(dump) and not pending.done:
-            dump = str(made.dump())
-            waited.wait(0.02)
-        assert on_node.search(dump), dump
+        eventually(lambda: on_node.search(str(made.dump())))
         pending.result()
 
 
@@ -217,19 +207,5 @@ def test_without_a_warning_and_nothing_left() -> None:
         warnings.simplefilter("error")
         with Dispatcher([rewards.double_reward], cluster=Ray(reserve=False, cpus_per_node=1)) as dispatcher:
             assert dispatcher.score(completions=TEXTS).rewards.ravel().tolist() == DOUBLED
-    waited: Any = threading.Event()
-    for _ in range(100):
-        if {agent.pid for agent in agents()} <= before:
-            break
-        waited.wait(0.1)
-    assert {agent.pid for agent in agents()} <= before
+    eventually(lambda: {agent.pid for agent in agents()} <= before, seconds=10.0)
     assert threading.active_count() <= threads, threading.enumerate()
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    waited = threading.Event()
-    for _ in range(600):
-        if holds():
-            return
-        waited.wait(0.05)
-    raise AssertionError

@@ -60,17 +60,22 @@ if __name__ == "__main__":
 """
 
 
-def _driver(cluster: Nodes, deed: str, tmp_path: Path) -> subprocess.Popen[str]:
-    program = tmp_path / "driver.py"
-    program.write_text(_DRIVER)
-    command = [sys.executable, str(program), cluster.address, deed]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
-    started = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+def _start(text: str, tmp_path: Path, *arguments: str, **launcher: str) -> subprocess.Popen[str]:
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.Popen(
+        [sys.executable, str(program), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **launcher, "PYTHONPATH": path},
     )
+
+
+def _driver(cluster: Nodes, deed: str, tmp_path: Path) -> subprocess.Popen[str]:
+    started = _start(_DRIVER, tmp_path, cluster.address, deed)
     _read_until(started, "running")
     return started
 
@@ -154,24 +159,11 @@ def test_the_driver_is_stopped(cluster: Nodes, tmp_path: Path) -> None:
 @pytest.mark.whole
 def test_two_ranks_share_the_nodes(cluster: Nodes, tmp_path: Path) -> None:
     cluster.make_whole()
-    program = tmp_path / "rank.py"
-    program.write_text(_RANK)
     ranks = []
     try:
-        for rank in range(2):
-            launcher = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
-            paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-            environment = {name: str(value) for name, value in launcher.items()}
-            ranks.append(
-                subprocess.Popen(
-                    [sys.executable, str(program), cluster.address],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths)},
-                )
-            )
+        for rank in "01":
+            launcher = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+            ranks.append(_start(_RANK, tmp_path, cluster.address, **launcher))
         lines = [_read_until(rank, "scored") for rank in ranks]
         # Both are there still: an agent for each of them on each node, a CPU of the two for each.
         assert len(agents()) == 6

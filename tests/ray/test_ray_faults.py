@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,9 @@ pytest.importorskip("ray")
 from guerdon import Dispatcher, GuerdonWarning, PendingBatch, Ray, RewardBatch, Status, reward
 from guerdon._lanes.remote.ray import cluster as ray_cluster
 from guerdon._lanes.remote.ray import pump
+from tests.clock import eventually
 from tests.ray import rewards
-from tests.ray.nodes import CPUS, OTHERS, Nodes, agents, wait_until_gone
+from tests.ray.nodes import CPUS, OTHERS, Nodes, agents, wait_until_gone, wait_until_nodes
 
 SAMPLES = 240
 TEXTS = [str(number) for number in range(SAMPLES)]
@@ -48,15 +49,8 @@ def nodes(cluster: Nodes, dispatcher: Dispatcher) -> Nodes:
     """Three nodes with an agent each, whatever the test before did to them."""
     cluster.make_whole()
     _score(dispatcher, ["1"])
-    _wait_for(dispatcher, ("head", *OTHERS), "ready")
+    wait_until_nodes(dispatcher, "ready", "head", *OTHERS)
     return cluster
-
-
-def _wait_for(dispatcher: Dispatcher, names: Sequence[str], state: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while any(dispatcher.stats()["nodes"].get(name, {}).get("state") != state for name in names):
-        assert time.monotonic() < deadline, dispatcher.stats()["nodes"]
-        time.sleep(0.05)
 
 
 def _submit(dispatcher: Dispatcher, texts: list[str], seconds: float = 0.0, notes: str = "") -> PendingBatch:
@@ -92,7 +86,7 @@ def test_an_agent_is_killed(nodes: Nodes, dispatcher: Dispatcher) -> None:
     pid = nodes.agent("node-1")
     os.kill(pid, signal.SIGKILL)
     _expect_whole(pending)
-    _wait_for(dispatcher, ["node-1"], "ready")
+    wait_until_nodes(dispatcher, "ready", "node-1")
     assert nodes.agent("node-1") != pid
 
 
@@ -112,7 +106,7 @@ def test_a_node_goes_and_another_comes(nodes: Nodes, dispatcher: Dispatcher) -> 
     pending = _begin(dispatcher, seconds=0.2)
     nodes.remove("node-1")
     nodes.add("node-3")
-    _wait_for(dispatcher, ["node-3"], "ready")
+    wait_until_nodes(dispatcher, "ready", "node-3")
     _expect_whole(pending)
     assert _score(dispatcher, TEXTS).rewards.ravel().tolist() == DOUBLED
     assert dispatcher.stats()["nodes"]["node-3"]["ended"] > 0
@@ -132,7 +126,7 @@ def test_an_agent_is_stopped(nodes: Nodes, dispatcher: Dispatcher, monkeypatch: 
     pending = _begin(dispatcher)
     os.kill(pid, signal.SIGSTOP)
     _expect_whole(pending)
-    _wait_for(dispatcher, ["node-1"], "ready")
+    wait_until_nodes(dispatcher, "ready", "node-1")
     assert nodes.agent("node-1") != pid
 
 
@@ -142,7 +136,7 @@ def test_a_slow_node(nodes: Nodes, dispatcher: Dispatcher) -> None:
     nodes.remove("node-2")
     nodes.add("node-2", env_vars={"SLOW_NODE": "1"})
     try:
-        _wait_for(dispatcher, ["node-2"], "ready")
+        wait_until_nodes(dispatcher, "ready", "node-2")
         before = dispatcher.stats()["nodes"]["node-2"]["ended"]
         _expect_whole(_begin(dispatcher, seconds=0.02))
         # Split evenly, it would take 80 calls of 0.4 s each.
@@ -196,10 +190,7 @@ def test_a_sample_that_kills_agents(dispatcher: Dispatcher) -> None:
 def test_a_node_that_drains_is_emptied(nodes: Nodes, dispatcher: Dispatcher, tmp_path: Path) -> None:
     pending = _begin(dispatcher, seconds=0.1, notes=str(tmp_path))
     nodes.drain("node-1")
-    deadline = time.monotonic() + PATIENCE_S
-    while dispatcher.stats()["nodes"].get("node-1", {"state": "gone"})["state"] == "ready":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: dispatcher.stats()["nodes"].get("node-1", {"state": "gone"})["state"] != "ready")
     _expect_whole(pending)
     runs = Counter((tmp_path / "runs").read_text().split())
     assert set(runs.values()) == {1}

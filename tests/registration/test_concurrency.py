@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from guerdon import Dispatcher, Limit, judge, reward
 from guerdon._functions import spec as specs
 from guerdon._functions.build import spec_of
 from guerdon._functions.spec import FunctionSpec
+from tests.processes import run_python
 
 
 async def waiting(completion: str) -> float:
@@ -73,17 +71,13 @@ def most_in_flight() -> int:
 def test_so_many_calls_are_in_flight() -> None:
     """The launcher's variables name 64 processes."""
     launched = {"WORLD_SIZE": "64", "RANK": "3", "LOCAL_WORLD_SIZE": "8", "LOCAL_RANK": "3"}
-    code = "import json; from tests.registration.test_concurrency import most_in_flight; print(json.dumps(most_in_flight()))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **launched}, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
-    )  # fmt: skip
-    assert json.loads(done.stdout) == 4
+    code = "from tests.registration.test_concurrency import most_in_flight; print(most_in_flight())"
+    done = run_python(code, env=launched, cwd=Path(__file__).parents[2])
+    assert int(done.stdout) == 4
     assert 4 < most_in_flight() <= 256
 
 
 def test_a_copy_of_a_function_has_the_same_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    import pickle
-
     monkeypatch.setattr(specs, "world_size", lambda: 4)
     copied: FunctionSpec = pickle.loads(pickle.dumps(Dispatcher([remote_judge()])))._specs[0]
     assert copied.concurrency == 64

@@ -40,17 +40,12 @@ def whole(prompts: list[str], completions: list[str], **columns: Any) -> list[fl
 FUNCTIONS = [length, typed, place, whole]
 
 
-def journal_of(folder: Path, functions: list[Any], *, count: int = 2, **options: Any) -> Path:
-    journal = Journal(folder, texts=True, columns=["answer"], run="first", **options)
-    with Dispatcher(functions, journal=journal, weights=[1.0] + [0.5] * (len(functions) - 1), workers=1) as dispatcher:
-        for step in range(count):
-            state = {"global_step": step}
-            dispatcher.score(**BATCH, num_generations=4, trainer_state=state, batch_timeout=300)
-    return folder
-
-
 def test_the_same_functions_give_the_same_values(tmp_path: Path) -> None:
-    found = guerdon.replay(journal_of(tmp_path / "j", FUNCTIONS), FUNCTIONS, workers=1)
+    journal = Journal(tmp_path / "j", texts=True, columns=["answer"], run="first")
+    with Dispatcher(FUNCTIONS, journal=journal, weights=[1.0, 0.5, 0.5, 0.5], workers=1) as dispatcher:
+        for step in range(2):
+            dispatcher.score(**BATCH, num_generations=4, trainer_state={"global_step": step}, batch_timeout=300)
+    found = guerdon.replay(tmp_path / "j", FUNCTIONS, workers=1)
     assert (found.rows, found.samples, found.groups) == (64, 16, 4)
     assert found.differences == 0
     assert all((each["diff"]["compared"], each["diff"]["moved"]) == (16, 0) for each in found.functions.values())

@@ -98,10 +98,8 @@ def test_groups_that_are_too_hard_or_too_easy_are_separated(tmp_path: Path) -> N
 
 
 def test_functions_that_work_against_each_other_are_named(tmp_path: Path) -> None:
-    rows = []
-    for each in steps():
-        rows.append(row(**each, value=float(each["sample"] % 3)))
-        rows.append(row(**each, function="short", value=-float(each["sample"] % 3)))
+    rows = [row(**each, value=float(each["sample"] % 3)) for each in steps()]
+    rows += [row(**each, function="short", value=-float(each["sample"] % 3)) for each in steps()]
     found = sentences(tmp_path, rows)
     assert found["correct and short pull in opposite directions (correlation -1.00)."] == "warning"
 
@@ -167,12 +165,9 @@ def restarted(folder: Path, later: float) -> list[str]:
     return [each["message"] for each in findings(figures(folder)) if "processes" in each["message"]]
 
 
-def test_steps_that_a_run_wrote_twice_are_named(tmp_path: Path) -> None:
+def test_steps_that_a_run_wrote_twice_are_named_and_concurrent_processes_share_a_step(tmp_path: Path) -> None:
     (message,) = restarted(tmp_path / "again", 100.0)
     assert message.startswith("Steps 3 to 4 were written by 2 processes, one after another (run 'run-1', rank 0)")
-
-
-def test_concurrent_processes_share_a_step(tmp_path: Path) -> None:
     assert restarted(tmp_path / "shared", 0.0) == []
 
 
@@ -200,20 +195,9 @@ def test_of_many_alike_a_few_are_shown(tmp_path: Path) -> None:
     assert len(found) <= 12
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (2e-6, "2 µs"),
-        (0.00999, "10 ms"),
-        (0.999, "1 s"),
-        (1.26, "1.3 s"),
-        (119, "2 min"),
-        (600, "10 min"),
-        (1e4, "2.8 h"),
-    ],
-)
-def test_times_have_two_digits(value: float, shown: str) -> None:
-    assert seconds(value) == shown
+def test_times_have_two_digits() -> None:
+    shown = [seconds(value) for value in (2e-6, 0.00999, 0.999, 1.26, 119, 600, 1e4)]
+    assert shown == ["2 µs", "10 ms", "1 s", "1.3 s", "2 min", "10 min", "2.8 h"]
 
 
 def test_function_that_always_abstains_is_a_warning(tmp_path: Path) -> None:

@@ -32,58 +32,41 @@ def ended_at(days: Iterable[Sequence[BatchFailures | None]], limit: float = 0.5)
     return next((number for number, ranks in enumerate(days) if rate.add(ranks) is not None), None)
 
 
-def test_one_hard_prompt_ends_no_run() -> None:
-    """5 of 8 timeouts in a batch of one group (the defaults of a GRPO trainer), and days
-    between."""
-    hard, easy = [batch(8, range(5))], [batch(8)]
-    assert ended_at([hard]) is None
-    for between in (1, 3, 20):
-        assert ended_at([*[easy] * between, hard] * 100) is None
-    assert ended_at([hard] * 7) is None
-    assert ended_at([hard] * 8) == 7  # 40 of 64
+GOOD, ALL_FAILED, BAD = batch(8), batch(8, range(8)), batch(16, range(15))
+HARD = batch(8, range(5))  # timeouts in a batch of one group, by the defaults of a GRPO trainer
 
 
-def test_a_function_that_always_fails_ends_it_at_once() -> None:
-    assert ended_at([[batch(MIN_ALL_FAILED, range(MIN_ALL_FAILED))]]) == 0
-    assert ended_at([[batch(7, range(7))]] * 100) == MIN_JUDGED // 7  # too small to tell alone
-    assert ended_at([[batch(1, [0])]] * 100) == MIN_JUDGED - 1
-    # after long good days too
-    assert ended_at([*[[batch(8)]] * 1000, [batch(8, range(8))]]) == 1000
-
-
-def test_with_a_limit_of_one_nothing_raises() -> None:
-    assert ended_at([[batch(8, range(8)), batch(8, range(8))]] * 100, limit=1.0) is None
-
-
-def test_with_a_limit_of_zero_any_failure_does_once_there_are_enough() -> None:
-    assert ended_at([[batch(16)], [batch(16, [3])], [batch(16)], [batch(15)], [batch(16, [1])]], limit=0.0) == 4
-    assert ended_at([[batch(16)]] * 50, limit=0.0) is None
-
-
-def test_all_of_a_batch_is_all_of_all_ranks() -> None:
-    """One rank of many that fails altogether is not the function."""
-    all_failed, good = batch(8, range(8)), batch(8)
-    # half of the samples, no more than the limit
-    assert ended_at([[good, all_failed]] * 200) is None
-    assert ended_at([[good, all_failed]] * 200, limit=0.4) == MIN_JUDGED // 16 - 1
-    assert ended_at([[all_failed, all_failed]]) == 0
-    assert ended_at([[batch(4, range(4)), batch(4, range(4))]]) == 0  # 8 in all
-    assert ended_at([[batch(4, range(4)), batch(3, range(3))]]) is None
-    assert ended_at([[None, all_failed]]) == 0  # a rank that scores nothing says nothing
-
-
-def test_one_bad_rank_of_eight_for_days() -> None:
-    days = [[batch(8, range(8) if rank == 5 else ()) for rank in range(8)]] * 500
-    assert ended_at(days) is None
-    assert ended_at(days, limit=0.12) == 0
-
-
-def test_alternating_batches_are_judged_by_their_mean() -> None:
-    """Never by the worse ones, however regular."""
-    good, bad = [batch(16)], [batch(16, range(15))]
-    assert ended_at([good, bad] * 500) is None
-    assert ended_at([good, bad] * 500, limit=0.4) == 3  # 30 of 64
-    assert ended_at([good, bad, bad] * 500) == 4  # 45 of 80
+@pytest.mark.parametrize(
+    ("days", "limit", "end"),
+    [
+        pytest.param([[HARD]], 0.5, None, id="one hard prompt"),
+        *(([*[[GOOD]] * between, [HARD]] * 100, 0.5, None) for between in (1, 3, 20)),
+        ([[HARD]] * 7, 0.5, None),
+        pytest.param([[HARD]] * 8, 0.5, 7, id="40 of 64"),
+        pytest.param([[batch(MIN_ALL_FAILED, range(MIN_ALL_FAILED))]], 0.5, 0, id="all of a batch"),
+        pytest.param([[batch(7, range(7))]] * 100, 0.5, MIN_JUDGED // 7, id="too small to tell alone"),
+        ([[batch(1, [0])]] * 100, 0.5, MIN_JUDGED - 1),
+        pytest.param([*[[GOOD]] * 1000, [ALL_FAILED]], 0.5, 1000, id="after long good days"),
+        pytest.param([[ALL_FAILED, ALL_FAILED]] * 100, 1.0, None, id="limit 1"),
+        ([[batch(16)], [batch(16, [3])], [batch(16)], [batch(15)], [batch(16, [1])]], 0.0, 4),
+        pytest.param([[batch(16)]] * 50, 0.0, None, id="limit 0 without failures"),
+        pytest.param([[GOOD, ALL_FAILED]] * 200, 0.5, None, id="no more than the limit"),
+        ([[GOOD, ALL_FAILED]] * 200, 0.4, MIN_JUDGED // 16 - 1),
+        ([[ALL_FAILED, ALL_FAILED]], 0.5, 0),
+        pytest.param([[batch(4, range(4)), batch(4, range(4))]], 0.5, 0, id="8 in all"),
+        ([[batch(4, range(4)), batch(3, range(3))]], 0.5, None),
+        pytest.param([[None, ALL_FAILED]], 0.5, 0, id="a rank that scores nothing"),
+        pytest.param([[*[GOOD] * 7, ALL_FAILED]] * 500, 0.5, None, id="one bad rank of eight"),
+        ([[*[GOOD] * 7, ALL_FAILED]] * 500, 0.12, 0),
+        pytest.param([[batch(16)], [BAD]] * 500, 0.5, None, id="the mean of alternating batches"),
+        pytest.param([[batch(16)], [BAD]] * 500, 0.4, 3, id="30 of 64"),
+        pytest.param([[batch(16)], [BAD], [BAD]] * 500, 0.5, 4, id="45 of 80"),
+        pytest.param([[batch(1000, range(700, 1000))]], 0.5, None, id="a batch larger than the window"),
+        ([[batch(1000, range(501))]], 0.5, 0),
+    ],
+)
+def test_the_batch_that_ends_a_run(days: list[Any], limit: float, end: int | None) -> None:
+    assert ended_at(days, limit) == end
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -114,12 +97,6 @@ def test_older_samples_are_forgotten() -> None:
     message = rate.add([batch(30, range(29))])
     assert message is not None
     assert "failed on 148 of its last 256 samples (limit 50 %), in this batch on 29 of 30: 29 error." in message
-
-
-def test_a_batch_larger_than_the_window_is_judged_as_a_whole() -> None:
-    """Not by its last samples, which may be sorted."""
-    assert ended_at([[batch(1000, range(700, 1000))]]) is None
-    assert ended_at([[batch(1000, range(501))]]) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -156,17 +133,16 @@ def test_the_message_names_ranks_where_there_are_several() -> None:
     assert "First: rank 0, sample 0: bad. Mend it." in message
 
 
-def test_after_the_error_a_function_starts_anew() -> None:
-    """Who catches it and goes on is not hit by old failures again."""
+@pytest.mark.parametrize(
+    ("first", "later"), [(batch(256, range(256)), [1]), (batch(256, range(200), cancelled=True), range(30))]
+)
+def test_batches_after_an_error_or_a_cancelled_batch_are_judged_anew(
+    first: BatchFailures, later: Iterable[int]
+) -> None:
+    """Who catches the error and goes on is not hit by old failures again."""
     rate = FailureRate({"f": 0.5})
-    assert rate.add([batch(256, range(256))]) is not None
-    assert rate.add([batch(64, [1])]) is None
-
-
-def test_a_cancelled_batch_says_nothing_of_later_ones() -> None:
-    rate = FailureRate({"f": 0.5})
-    assert rate.add([batch(256, range(200), cancelled=True)]) is not None  # judged by itself
-    assert rate.add([batch(64, range(30))]) is None
+    assert rate.add([first]) is not None
+    assert rate.add([batch(64, later)]) is None
 
 
 def forgets_its_return(completion: str) -> float | None:
@@ -217,12 +193,9 @@ def test_function_that_gives_256_samples_one_number_is_reported_once() -> None:
     assert "hard data set" in message
 
 
-def test_functions_with_two_answers_are_not_reported() -> None:
-    assert warned([alternates, sometimes], [2, 300]) == []
-
-
-def test_failed_calls_are_no_answers() -> None:
-    assert warned([fails], [300]) == []
+def test_functions_with_two_answers_and_failed_calls_are_not_reported() -> None:
+    assert warned([alternates, sometimes, fails], [2, 300]) == []
+    assert warned([alternates], [4], prompts=["a"] * 4) == [], "texts for parameters of strings"
 
 
 def test_samples_that_are_scored_one_by_one_are_counted() -> None:
@@ -267,7 +240,3 @@ def test_str_parameter_that_gets_messages_is_reported_once() -> None:
     assert "'strict': its parameter 'prompt' is annotated as str" in messages[0]
     assert "its parameter 'completion' is annotated as str" in messages[1]
     assert "Take the parameter text in its place" in messages[1]
-
-
-def test_str_parameter_that_gets_texts_is_not_reported() -> None:
-    assert warned([alternates], [4], prompts=["a"] * 4) == []

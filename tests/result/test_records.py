@@ -24,23 +24,17 @@ def test_whole_columns_stay_as_they_are() -> None:
 
 
 def test_records_become_a_column_in_sample_order() -> None:
-    blobs = [
+    of_samples = [
         (0, [], blob(["extra", "a", ["x"]], ["fields", {"why": "no"}])),
         (2, [], blob(["extra", "a", "z"], ["extra", "b", [1, 2]])),
     ]
-    recorded = decode("f", "sample", 3, 1, blobs)
-    assert recorded.extra == [("a", ["x", None, "z"]), ("f/why", ["no", None, None]), ("b", [None, None, [1, 2]])]
-
-
-def test_groups_fill_their_samples() -> None:
-    recorded = decode("f", "group", 4, 2, [(2, [], blob(["extra", "a", [1, 2]], ["extra", "b", "same"]))])
-    assert recorded.extra == [("a", [None, None, 1, 2]), ("b", [None, None, "same", "same"])]
-
-
-def test_gathered_samples_stand_where_they_belong() -> None:
-    blobs = [(1, [1, 3], blob(["extra", "a", [1, 3]], ["extra", "b", "same"])), (2, [2], blob(["extra", "a", [2]]))]
-    recorded = decode("f", "sample", 4, 2, blobs)
-    assert recorded.extra == [("a", [None, 1, 2, 3]), ("b", [None, "same", None, "same"])]
+    columns = [("a", ["x", None, "z"]), ("f/why", ["no", None, None]), ("b", [None, None, [1, 2]])]
+    assert decode("f", "sample", 3, 1, of_samples).extra == columns
+    of_groups = [(2, [], blob(["extra", "a", [1, 2]], ["extra", "b", "same"]))]
+    columns = [("a", [None, None, 1, 2]), ("b", [None, None, "same", "same"])]
+    assert decode("f", "group", 4, 2, of_groups).extra == columns
+    gathered = [(1, [1, 3], blob(["extra", "a", [1, 3]], ["extra", "b", "same"])), (2, [2], blob(["extra", "a", [2]]))]
+    assert decode("f", "sample", 4, 2, gathered).extra == [("a", [None, 1, 2, 3]), ("b", [None, "same", None, "same"])]
 
 
 def test_a_metric_that_is_no_number_is_left_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,28 @@ import pytest
 from guerdon._functions.build import spec_of
 from guerdon._functions.serialization.serialized_functions import check_serializable
 from guerdon.errors import SerializationError
+
+LOCK = threading.Lock()
+
+
+def holds_lock(completion: str) -> float:
+    with LOCK:
+        return 1.0
+
+
+class Scorer:
+    def __init__(self, factor: Any) -> None:
+        self.factor = factor
+
+    def __call__(self, completion: str) -> float:
+        return len(completion) * self.factor
+
+    def method(self, completion: str) -> float:
+        return len(completion) * self.factor
+
+    @staticmethod
+    def static(completion: str) -> float:
+        return 7.0
 
 
 def by_value(source: str, name: str = "score", **values: Any) -> Any:

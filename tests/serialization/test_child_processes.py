@@ -3,10 +3,8 @@ started by torchrun."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -99,18 +97,15 @@ def test_a_worker_survives_its_terminal_and_its_session(tmp_path: Path) -> None:
     """Started with nohup, setsid and every standard stream closed, as launchers do it."""
     program = FUNCTIONS + 'with open("out", "w") as file:\n    file.write(str(scores(made)))\nmade.close()\n'
     write(tmp_path, train=program)
-    closed = textwrap.dedent(
-        """
-        import os, signal, subprocess, sys
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        for fd in (0, 1, 2):
-            os.close(fd)
-        os.execv(sys.executable, [sys.executable, "train.py"])
-        """
-    )
+    closed = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+for fd in (0, 1, 2):
+    os.close(fd)
+os.execv(sys.executable, [sys.executable, "train.py"])
+"""
     with marked() as environment:
         command = [sys.executable, "-c", closed]
         code = subprocess.call(command, cwd=tmp_path, env=environment, start_new_session=True, timeout=120)
     assert code == 0
     assert (tmp_path / "out").read_text() == "[9.0, 5.0]"
-    assert os.path.exists(tmp_path / "train.py")

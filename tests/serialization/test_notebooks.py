@@ -123,10 +123,8 @@ def test_a_jupyter_kernel(kernel: Kernel) -> None:
     kernel.run(SETUP)
     assert kernel.run("print(ask('a', 'b'))") == "[2.0, 0.5, 1.0, 0.5]\n"
     # The notebook's own loop awaits it, and goes on meanwhile.
-    awaited = (
-        "print((await made.ascore(completions=['a'], spec=[Spec(3.0)], num_generations=1)).rewards.ravel().tolist())"
-    )
-    assert kernel.run(awaited) == "[3.0, 1.0]\n"
+    awaited = "await made.ascore(completions=['a'], spec=[Spec(3.0)], num_generations=1)"
+    assert kernel.run(f"print(({awaited}).rewards.ravel().tolist())") == "[3.0, 1.0]\n"
     # An async function has a loop of its own, whether the notebook's waits for it or is stopped by
     # the call.
     kernel.run(JUDGE)
@@ -146,9 +144,8 @@ def test_a_jupyter_kernel(kernel: Kernel) -> None:
     assert kernel.run("print(ask('a'))") == "[20.0, 1.0]\n"
     # What a worker prints is shown, under its function's name; it ends with the kernel, closed or
     # not.
-    kernel.run(
-        "shouts = Dispatcher([reward(lambda text: float(print('hello', text) is None), name='shouts')], workers=1)"
-    )
+    shouts = "reward(lambda text: float(print('hello', text) is None), name='shouts')"
+    kernel.run(f"shouts = Dispatcher([{shouts}], workers=1)")
     assert kernel.run("print(shouts.score(completions=['x']).rewards.item())") == "1.0\n"
 
 

@@ -25,93 +25,47 @@ from guerdon._functions.build import spec_of
 from guerdon._functions.serialization import serialized_functions
 from guerdon._functions.serialization.serialized_functions import check_serializable
 from guerdon.errors import GuerdonWarning, SerializationError
-from tests.serialization.making_functions import by_value, closes_over, refused
-
-LOCK = threading.Lock()
-LOCK_SIZE = f"{sys.getsizeof(LOCK)} bytes"
-
-
-class Scorer:
-    def __init__(self, factor: object) -> None:
-        self.factor = factor
-
-    def __call__(self, completion: str) -> float:
-        return 1.0
-
-    def method(self, completion: str) -> float:
-        return 1.0
-
-
-def holds_lock(completion: str) -> float:
-    with LOCK:
-        return 1.0
+from tests.serialization.making_functions import Scorer, by_value, closes_over, holds_lock, refused
 
 
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda lock: closes_over(lock), "the closure variable 'value' (a _thread.lock, SIZE)"),
+        (closes_over, "the closure variable 'value'"),
+        ("def score(completion): return bool(L)", "the global 'L'"),
+        ("def score(completion): return (lambda: L)()", "the global 'L'"),
+        ("def score(completion, x=1, lock=L): return 1.0", "the default of 'lock'"),
+        ("def score(completion, *, lock=L): return 1.0", "the default of 'lock'"),
+        ("def helper(): return L\ndef score(completion): return helper()", "the global 'helper', there the global 'L'"),
+        # An attribute has the name of a global that is as bad.
+        ("lock = L\ndef score(completion): return completion.lock + str(L)", "the global 'L'"),
         (
-            lambda lock: by_value("def score(completion): return bool(L)", L=lock),
-            "the global 'L' (a _thread.lock, SIZE)",
+            """
+            def even(n): return True if n == 0 else odd(n - 1)
+            def odd(n): return L is None if n == 0 else even(n - 1)
+            def score(completion): return float(even(len(completion)))
+            """,
+            "the global 'even', there the global 'odd', there the global 'L'",
         ),
-        (
-            lambda lock: by_value("def score(completion): return (lambda: L)()", L=lock),
-            "the global 'L' (a _thread.lock, SIZE)",
-        ),
-        (
-            lambda lock: by_value("def score(completion, x=1, lock=L): return 1.0", L=lock),
-            "the default of 'lock' (a _thread.lock, SIZE)",
-        ),
-        (
-            lambda lock: by_value("def score(completion, *, lock=L): return 1.0", L=lock),
-            "the default of 'lock' (a _thread.lock, SIZE)",
-        ),
-        (lambda lock: Scorer(lock), "the attribute 'factor' of the Scorer (a _thread.lock, SIZE)"),
+        (Scorer, "the attribute 'factor' of the Scorer"),
         (
             lambda lock: Scorer(lock).method,
-            "its object, the Scorer, there the attribute 'factor' of the Scorer (a _thread.lock, SIZE)",
+            "its object, the Scorer, there the attribute 'factor' of the Scorer",
         ),
-        (
-            lambda lock: functools.partial(lambda completion, other: 1.0, other=lock),
-            "argument 'other' of the partial (a _thread.lock, SIZE)",
-        ),
+        (lambda lock: functools.partial(lambda completion, other: 1.0, other=lock), "argument 'other' of the partial"),
         (
             lambda lock: closes_over({"fine": 1, "client": [0, lock]}),
-            "the closure variable 'value', there the value of 'client', there item 1 (a _thread.lock, SIZE)",
-        ),
-        (
-            lambda lock: by_value("def helper(): return L\ndef score(completion): return helper()", L=lock),
-            "the global 'helper', there the global 'L' (a _thread.lock, SIZE)",
+            "the closure variable 'value', there the value of 'client', there item 1",
         ),
     ],
 )
-def test_unpicklable_part_is_named(make: Callable[[Any], Any], named: str) -> None:
-    message = refused(reward(make(threading.Lock()), name="judge"))
-    named = named.replace("SIZE", LOCK_SIZE)
+def test_unpicklable_part_is_named(make: Any, named: str) -> None:
+    lock = threading.Lock()
+    made = by_value(make, L=lock) if isinstance(make, str) else make(lock)
+    message = refused(reward(made, name="judge"))
+    named = f"{named} (a _thread.lock, {sys.getsizeof(lock)} bytes)"
     assert message.startswith(f"reward function 'judge' can't be sent to a worker process: {named} can't be pickled: ")
     assert "TypeError: cannot pickle '_thread.lock' object" in message
-
-
-def test_functions_that_call_each_other_do_not_hide_the_culprit() -> None:
-    score = by_value(
-        """
-        def even(n): return True if n == 0 else odd(n - 1)
-        def odd(n): return LOCK is None if n == 0 else even(n - 1)
-        def score(completion): return float(even(len(completion)))
-        """,
-        LOCK=threading.Lock(),
-    )
-    assert f"there the global 'LOCK' (a _thread.lock, {LOCK_SIZE})" in refused(reward(score))
-
-
-def test_a_global_with_the_name_of_an_attribute_is_not_named() -> None:
-    score = by_value(
-        "def score(completion): return completion.lock + str(L)",
-        L=threading.Lock(),
-        lock=threading.Lock(),
-    )
-    assert "the global 'L'" in refused(reward(score))
 
 
 def test_an_object_that_can_not_be_inspected_is_named() -> None:

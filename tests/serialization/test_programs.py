@@ -149,21 +149,18 @@ def test_a_program_without_a_guard_that_its_own_children_import(tmp_path: Path) 
     sees="`setup_failed`, with what to do; no worker's worker does the same",
 )
 def test_a_module_that_scores_when_a_worker_imports_it(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        scores="""
-from guerdon import Dispatcher, reward
+    scores = """
+    from guerdon import Dispatcher, reward
 
-@reward(max_failure_rate=1.0, timeout=20)
-def length(completion):
-    return float(len(completion))
+    @reward(max_failure_rate=1.0, timeout=20)
+    def length(completion):
+        return float(len(completion))
 
-with Dispatcher([length], workers=1) as dispatcher:
-    result = dispatcher.score(completions=["a"])
-    print([failure.reason for failure in result.failures()])
-""",
-        train="import scores",
-    )
+    with Dispatcher([length], workers=1) as dispatcher:
+        result = dispatcher.score(completions=["a"])
+        print([failure.reason for failure in result.failures()])
+    """
+    write(tmp_path, scores=textwrap.dedent(scores), train="import scores")
     done = attempt("train.py", cwd=tmp_path)
     assert "MainGuardError" in done.stdout, done.stderr
     assert 'if __name__ == "__main__":' in done.stdout

@@ -24,7 +24,7 @@ from guerdon._functions.build import spec_of
 from guerdon._functions.serialization.function_pickler import dumps
 from guerdon._functions.serialization.importable import importable
 from guerdon._functions.serialization.serialized_functions import check_serializable, serialize
-from tests.serialization.making_functions import by_value, closes_over, refused
+from tests.serialization.making_functions import Scorer, by_value, closes_over, holds_lock, refused
 
 LOADER = """
 import importlib, json, pickle, sys
@@ -47,9 +47,9 @@ print(json.dumps({"results": results, "modules": sorted(sys.modules)}))
 """
 
 
-def in_another_process(*items: Any, arguments: tuple[Any, ...] = ("abc",)) -> dict[str, Any]:
-    """Each item's result for `arguments` in a new interpreter, and the modules that it then has."""
-    sent = pickle.dumps((serialize([spec_of(item) for item in items]), [arguments] * len(items)))
+def in_another_process(*items: Any) -> dict[str, Any]:
+    """Each item's result for "abc" in a new interpreter, and the modules that it then has."""
+    sent = pickle.dumps((serialize([spec_of(item) for item in items]), [("abc",)] * len(items)))
     done = subprocess.run([sys.executable, "-c", LOADER], input=sent, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -63,7 +63,6 @@ def target_of(item: Any) -> Any:
 
 
 FACTOR = 2.0
-LOCK = threading.Lock()
 
 
 @reward
@@ -73,26 +72,6 @@ def decorated(completion: str) -> float:
 
 def plain(completion: str) -> float:
     return len(completion) * FACTOR
-
-
-def holds_lock(completion: str) -> float:
-    with LOCK:
-        return 1.0
-
-
-class Scorer:
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
-
-    def __call__(self, completion: str) -> float:
-        return len(completion) * self.factor
-
-    def method(self, completion: str) -> float:
-        return len(completion) * self.factor
-
-    @staticmethod
-    def static(completion: str) -> float:
-        return 7.0
 
 
 class Keyword(StatefulReward):
@@ -107,7 +86,7 @@ def test_importable_functions_travel_as_names() -> None:
     module = __name__
     assert target_of(decorated) == ("ref", module, "decorated")
     assert target_of(reward(plain)) == ("ref", module, "plain")
-    assert target_of(reward(Scorer.static, name="s")) == ("ref", module, "Scorer.static")
+    assert target_of(reward(Scorer.static, name="s")) == ("ref", Scorer.__module__, "Scorer.static")
     answer = in_another_process(decorated, reward(plain), reward(Scorer.static))
     assert answer["results"] == [6.0, 6.0, 7.0]
 
@@ -166,13 +145,8 @@ def test_a_decorated_function_of_main_travels_as_the_plain_one(monkeypatch: pyte
 
 
 def test_a_decorated_reward_travels_inside_another_function() -> None:
-    keyword = reward(
-        by_value(
-            "class Local(StatefulReward):\n    def score(self, text): return 4.0",
-            "Local",
-            StatefulReward=StatefulReward,
-        )()
-    )
+    source = "class Local(StatefulReward):\n    def score(self, text): return 4.0"
+    keyword = reward(by_value(source, "Local", StatefulReward=StatefulReward)())
     answer = in_another_process(reward(lambda completion: keyword(completion) + decorated(completion)))
     assert answer["results"] == [10.0]
 
@@ -205,19 +179,16 @@ def load_by_path(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> type
 def test_a_module_that_was_loaded_by_path_travels_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cloudpickle alone would send a name that no worker can import."""
     path = tmp_path / "my_rewards.py"
-    path.write_text(
-        textwrap.dedent(
-            """
-            from guerdon import reward
-            class Table:
-                def __init__(self): self.values = {"abc": 4.0}
-            TABLE = Table()
-            def helper(text): return TABLE.values[text]
-            @reward
-            def score(completion): return helper(completion)
-            """
-        )
-    )
+    source = """
+    from guerdon import reward
+    class Table:
+        def __init__(self): self.values = {"abc": 4.0}
+    TABLE = Table()
+    def helper(text): return TABLE.values[text]
+    @reward
+    def score(completion): return helper(completion)
+    """
+    path.write_text(textwrap.dedent(source))
     module = load_by_path(path, "my_rewards", monkeypatch)
     assert not importable("my_rewards")
     assert target_of(module.score)[0] == "value"
@@ -239,21 +210,14 @@ def test_a_module_that_was_loaded_by_path_travels_by_value(tmp_path: Path, monke
 def test_importable_functions_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     made = types.ModuleType("made_up")
     monkeypatch.setitem(sys.modules, "made_up", made)
-    for name in (
-        "json",
-        "json.decoder",
-        "os.path",
-        "builtins",
-        "cloudpickle.cloudpickle",
-        "guerdon._functions.spec",
-        __name__,
-    ):
+    others = "cloudpickle.cloudpickle", "guerdon._functions.spec", __name__
+    for name in ("json", "json.decoder", "os.path", "builtins", *others):
         assert importable(name), name
     for name in ("__main__", "__mp_main__", "made_up", "made_up.sub", "not_loaded_at_all"):
         assert not importable(name), name
 
 
-def test_only_functions_of_the_process_lane_are_serialized(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_functions_of_the_process_lane_are_serialized() -> None:
     lock = threading.Lock()
     thread = spec_of(reward(closes_over(lock), lane="thread"))
     check_serializable(thread)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import os
 import sys
@@ -110,7 +109,6 @@ def test_workers_run_the_code_of_this_process(load: Load) -> None:
 def test_installed_modules_are_unchanged() -> None:
     for name in ("dataclasses", "pytest", "guerdon._functions.spec", "guerdon.results"):
         assert not source_changed(importlib.import_module(name)), name
-    assert not source_changed(dataclasses)
 
 
 def test_a_worker_that_loads_a_changed_file_warns(load: Load, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,17 @@
-"""Functions that a serial loop can compute, for several servers behind one `http_reward`."""
+"""Several servers behind one `http_reward`, whose function a serial loop can compute."""
 
 from __future__ import annotations
 
 import math
 import zlib
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from guerdon import RewardBatch, Status
+from guerdon import Limit, RewardBatch, RewardFunction, Status, http_reward
+from tests.serve.serving import RunningServer, serving
 
 TEXT = """
 import os
@@ -44,6 +48,16 @@ def value(text: str) -> float | None:
     number = zlib.crc32(text.encode())
     return None if number % 11 == 0 else number % 1000 / 10
 """
+
+
+def replica(stack: ExitStack, folder: Path, *options: object, text: str = HARMFUL, **environment: str) -> RunningServer:
+    folder.mkdir()
+    return stack.enter_context(serving(folder, *options, functions="", text=text, **environment))
+
+
+def behind(*addresses: str, **options: Any) -> RewardFunction:
+    given: dict[str, Any] = {"timeout": 60.0, "total_timeout": 250.0, "retries": 8, "limit": Limit(concurrency=16)}
+    return http_reward([one + "/score" for one in addresses], columns=["text"], name="served", **{**given, **options})
 
 
 def value(text: str) -> float | None:

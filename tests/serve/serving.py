@@ -16,6 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from guerdon._serve.app import make_app
+from guerdon._serve.counters import Counters
+from guerdon._serve.drain import Drain
+from guerdon._serve.permits import Permits
+from guerdon._serve.settings import ServerSettings
+
 REWARDS = """
 import os
 import time
@@ -145,10 +151,15 @@ def serving(
             process.stderr.close()
 
 
-async def answer_of(app: Any, path: str, body: bytes) -> tuple[int, dict[str, str], Any]:
-    """Status, headers and JSON of an application's answer to a request without a server."""
+async def answer_of(
+    dispatcher: Any, path: str, body: bytes, *, method: str = "POST", drain: Drain | None = None
+) -> tuple[Answer, str]:
+    """The application's answer to a request without a server, and its metrics."""
+    permits = Permits(8, 64 << 20)
+    counters = Counters(permits)
+    app = make_app(dispatcher, ServerSettings(), drain or Drain(), permits, counters)
     headers = [(b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "root_path": ""}
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers, "root_path": ""}
     sent: list[Any] = []
     bodies = [body]
 
@@ -162,4 +173,4 @@ async def answer_of(app: Any, path: str, body: bytes) -> tuple[int, dict[str, st
 
     await app(scope, receive, send)
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], found, json.loads(sent[1]["body"])
+    return Answer(sent[0]["status"], found, sent[1]["body"].decode()), counters.text()

@@ -20,53 +20,38 @@ import pytest
 from tests.serve.serving import RunningServer
 
 
-async def openrlhf_scores(urls: list[str], queries: list[str], prompts: list[str], labels: list[str]) -> list[Any]:
-    """The samples are shared out over the servers; a new session for each request, five tries."""
-    share = (len(queries) + len(urls) - 1) // len(urls)
+async def openrlhf_scores(url: str, queries: list[str], prompts: list[str], labels: list[str]) -> Any:
+    """A new session for each request, five tries."""
     timeout = aiohttp.ClientTimeout(total=180)
-
-    async def post(url: str, payload: dict[str, Any]) -> Any:
-        problem: Exception | None = None
-        for _ in range(5):
-            try:
-                async with (
-                    aiohttp.ClientSession(timeout=timeout) as session,
-                    session.post(url, json=payload) as response,
-                ):
-                    response.raise_for_status()
-                    return await response.json()
-            except aiohttp.ClientError as error:
-                problem = error
-            await asyncio.sleep(0.01)
-        raise RuntimeError("no reward after 5 tries") from problem
-
-    parts = [slice(index * share, (index + 1) * share) for index in range(len(urls))]
-    return await asyncio.gather(
-        *(
-            post(url, {"query": queries[part], "prompts": prompts[part], "labels": labels[part]})
-            for url, part in zip(urls, parts, strict=True)
-        )
-    )
-
-
-async def slime_reward(session: aiohttp.ClientSession, url: str, sample: dict[str, Any], tries: int) -> Any:
-    """Ten tries in slime, one in miles."""
-    for attempt in range(tries):
+    payload = {"query": queries, "prompts": prompts, "labels": labels}
+    problem: Exception | None = None
+    for _ in range(5):
         try:
-            async with session.post(url, json=sample) as response:
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.post(url, json=payload) as response:
                 response.raise_for_status()
                 return await response.json()
-        except aiohttp.ClientError:
-            if attempt + 1 == tries:
-                raise
-    raise AssertionError
+        except aiohttp.ClientError as error:
+            problem = error
+        await asyncio.sleep(0.01)
+    raise RuntimeError("no reward after 5 tries") from problem
 
 
 async def slime_rewards(url: str, samples: list[dict[str, Any]], tries: int = 10) -> list[Any]:
-    """One request a sample, over one session with 64 connections."""
+    """One request a sample, 64 connections; slime tries ten times, miles once."""
     connector = aiohttp.TCPConnector(limit=64, enable_cleanup_closed=True)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
-        return await asyncio.gather(*(slime_reward(session, url, sample, tries) for sample in samples))
+
+        async def reward(sample: dict[str, Any], left: int) -> Any:
+            try:
+                async with session.post(url, json=sample) as response:
+                    response.raise_for_status()
+                    return await response.json()
+            except aiohttp.ClientError:
+                if left == 1:
+                    raise
+            return await reward(sample, left - 1)
+
+        return await asyncio.gather(*(reward(sample, tries) for sample in samples))
 
 
 async def gym_run(url: str, row: dict[str, Any], answer: list[dict[str, Any]]) -> dict[str, Any]:
@@ -81,9 +66,7 @@ async def gym_run(url: str, row: dict[str, Any], answer: list[dict[str, Any]]) -
             found: dict[str, Any] = await verified.json()
     assert isinstance(found["reward"], float)
     assert found["response"] == response
-    assert {name: found[name] for name in row if name != "instance_config"} == {
-        name: value for name, value in row.items() if name != "instance_config"
-    }
+    assert all(found[name] == value for name, value in row.items() if name != "instance_config")
     return found
 
 
@@ -100,9 +83,9 @@ def message(text: str) -> dict[str, Any]:
 def test_openrlhf(served: RunningServer) -> None:
     url = served.url + "/openrlhf?function=correct&eos_token=</s>"
     queries = ["<s>2 + 2 = 4</s>", "<s>2 + 3 = 6</s>", "no prompt"]
-    found = asyncio.run(openrlhf_scores([url], queries, ["2 + 2 = ", "2 + 3 = ", ""], ["4", "5", "no prompt"]))
-    assert found == [{"rewards": [1.0, 0.0, 1.0], "scores": [1.0, 0.0, 1.0], "extra_logs": {}}]
-    (one,) = asyncio.run(openrlhf_scores([url], ["2 + 2 = 4</s>"], ["2 + 2 = "], ["4"]))
+    found = asyncio.run(openrlhf_scores(url, queries, ["2 + 2 = ", "2 + 3 = ", ""], ["4", "5", "no prompt"]))
+    assert found == {"rewards": [1.0, 0.0, 1.0], "scores": [1.0, 0.0, 1.0], "extra_logs": {}}
+    one = asyncio.run(openrlhf_scores(url, ["2 + 2 = 4</s>"], ["2 + 2 = "], ["4"]))
     assert one["rewards"] == [1.0]
 
 
@@ -142,28 +125,13 @@ def test_openrlhf_is_refused_where_a_prompt_is_not_in_its_query(served: RunningS
 def test_openrlhf_gets_no_number_for_a_failure(served: RunningServer) -> None:
     url = served.url + "/openrlhf?function=correct"
     with pytest.raises(RuntimeError) as caught:
-        asyncio.run(openrlhf_scores([url], ["a: raise"], ["a: "], ["4"]))
+        asyncio.run(openrlhf_scores(url, ["a: raise"], ["a: "], ["4"]))
     assert isinstance(caught.value.__cause__, aiohttp.ClientResponseError)
     assert caught.value.__cause__.status == 422
     body = {"query": ["a: 4", "a: raise"], "prompts": ["a: ", "a: "], "labels": ["4", "4"]}
     answer = served.post("/openrlhf", body)
     assert answer.status == 422
     assert answer.json["error"].startswith("sample 1 has no reward: error: correct: ValueError: odd text")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"prompts": ["a"], "labels": ["b"]},
-        {"query": "a"},
-        {"query": [1]},
-        {"query": []},
-        {"query": ["a", "b"], "labels": ["c"]},
-        {"query": ["a"], "prompts": ["b", "c"]},
-    ],
-)
-def test_openrlhf_with_wrong_lists(served: RunningServer, body: dict[str, Any]) -> None:
-    assert served.post("/openrlhf", body).status == 400
 
 
 def test_slime_and_miles(served: RunningServer) -> None:
@@ -183,20 +151,6 @@ def test_slime_gets_no_number_for_a_failure(served: RunningServer, response: str
     assert caught.value.status == 422
     answer = served.post("/slime?function=correct", sample)
     assert {"raise": "error: ValueError", "none": "abstained"}[response] in answer.json["error"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"response": 4},
-        {"response": "a", "prompt": 4},
-        {"response": "a", "num_generations": 2},
-        {"response": "a", "completion": "b"},
-    ],
-)
-def test_slime_with_wrong_fields(served: RunningServer, body: dict[str, Any]) -> None:
-    assert served.post("/slime", body).status == 400
 
 
 def test_nemo_gym(served: RunningServer) -> None:
@@ -220,7 +174,7 @@ def test_nemo_gym(served: RunningServer) -> None:
     ("text", "reason"), [("raise", "error: correct: ValueError: odd text"), ("hang", "timeout: correct: no answer")]
 )
 def test_nemo_gym_gets_a_mask_for_a_failure(served: RunningServer, text: str, reason: str) -> None:
-    row = {"responses_create_params": {"input": "p"}, "label": "4", "instance_config": {"seed": 3}}
+    row = {**ASKED, "label": "4", "instance_config": {"seed": 3}}
     found = asyncio.run(gym_run(served.url, row, [message(text)]))
     assert found["mask_sample"] is True
     assert is_masked(found)
@@ -228,25 +182,39 @@ def test_nemo_gym_gets_a_mask_for_a_failure(served: RunningServer, text: str, re
     assert found["failure_reason"].startswith(reason)
 
 
+ASKED = {"responses_create_params": {"input": "p"}}
+
+
 @pytest.mark.parametrize(
-    "body",
+    ("path", "body"),
     [
-        {},
-        {"responses_create_params": {"input": "p"}},
-        {"responses_create_params": {}, "response": {"output": []}},
-        {"responses_create_params": {"input": "p"}, "response": {"output": "text"}},
-        {"responses_create_params": {"input": "p"}, "response": {"output": [4]}},
-        {"responses_create_params": {"input": "p"}, "response": {"output": []}, "instance_config": 4},
-        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": 4}]}},
-        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": ["a"]}]}},
-        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": [{"text": 4}]}]}},
-        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": "a", "role": {}}]}},
-        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": "a", "type": 4}]}},
-        {"responses_create_params": {"input": [{"content": {}}]}, "response": {"output": []}},
+        ("/openrlhf", {"prompts": ["a"], "labels": ["b"]}),
+        ("/openrlhf", {"query": "a"}),
+        ("/openrlhf", {"query": [1]}),
+        ("/openrlhf", {"query": []}),
+        ("/openrlhf", {"query": ["a", "b"], "labels": ["c"]}),
+        ("/openrlhf", {"query": ["a"], "prompts": ["b", "c"]}),
+        ("/slime", {}),
+        ("/slime", {"response": 4}),
+        ("/slime", {"response": "a", "prompt": 4}),
+        ("/slime", {"response": "a", "num_generations": 2}),
+        ("/slime", {"response": "a", "completion": "b"}),
+        ("/verify", {}),
+        ("/verify", ASKED),
+        ("/verify", {"responses_create_params": {}, "response": {"output": []}}),
+        ("/verify", {"responses_create_params": {"input": [{"content": {}}]}, "response": {"output": []}}),
+        ("/verify", {**ASKED, "response": {"output": "text"}}),
+        ("/verify", {**ASKED, "response": {"output": [4]}}),
+        ("/verify", {**ASKED, "response": {"output": []}, "instance_config": 4}),
+        ("/verify", {**ASKED, "response": {"output": [{"content": 4}]}}),
+        ("/verify", {**ASKED, "response": {"output": [{"content": ["a"]}]}}),
+        ("/verify", {**ASKED, "response": {"output": [{"content": [{"text": 4}]}]}}),
+        ("/verify", {**ASKED, "response": {"output": [{"content": "a", "role": {}}]}}),
+        ("/verify", {**ASKED, "response": {"output": [{"content": "a", "type": 4}]}}),
     ],
 )
-def test_nemo_gym_with_wrong_fields(served: RunningServer, body: dict[str, Any]) -> None:
-    assert served.post("/verify", body).status == 400
+def test_wrong_fields_are_refused(served: RunningServer, path: str, body: dict[str, Any]) -> None:
+    assert served.post(path, body).status == 400
 
 
 @pytest.mark.fault(
@@ -257,7 +225,7 @@ def test_nemo_gym_with_wrong_fields(served: RunningServer, body: dict[str, Any])
 @pytest.mark.parametrize("name", ["completions", "prompts"])
 def test_a_column_never_stands_for_the_completion(served: RunningServer, name: str, size: int) -> None:
     text = "x" * size
-    row = {"responses_create_params": {"input": "p"}, "response": {"output": [message(text)]}}
+    row = {**ASKED, "response": {"output": [message(text)]}}
     for path, body in (("/slime", {"prompt": "p", "response": text}), ("/verify", row)):
         assert served.post(path + "?function=length", body).status == 200
         answer = served.post(path + "?function=length", {**body, name: "y"})

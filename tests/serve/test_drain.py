@@ -7,13 +7,14 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from guerdon._serve.drain import Drain
 from tests.clock import eventually as until
-from tests.serve.serving import REWARDS, RunningServer, serving
+from tests.serve.serving import REWARDS, RunningServer, answer_of, serving
 from tests.serve.test_transport import connect, read_all, request, sample
 
 # Takes as many seconds as the text says, or until the file is there that it names.
@@ -69,11 +70,11 @@ def test_requests_in_flight_are_answered(tmp_path: Path, sign: int) -> None:
     assert len(printed.splitlines()) == 1
 
 
-def test_a_drained_server_is_not_ready_and_takes_nothing(tmp_path: Path) -> None:
+def test_a_body_that_is_still_to_come_holds_up_no_answer(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with serving(tmp_path, functions="", text=SLOW) as one, connect(one) as busy, connect(one) as other:
         busy.sendall(request(sample(str(go))))
-        # One that is served already, so that it stays when the listener goes.
+        # A request is under way here, so the connection outlives the listener.
         other.sendall(request(b"{", length=1000))
         in_flight(one, 1)
         one.process.send_signal(signal.SIGTERM)
@@ -84,6 +85,17 @@ def test_a_drained_server_is_not_ready_and_takes_nothing(tmp_path: Path) -> None
             part = busy.recv(1 << 16)
             assert part, answer
             answer += part
+
+
+def test_a_draining_server_is_not_ready_and_takes_nothing() -> None:
+    drain = Drain()
+    drain.begin()
+    dispatcher = SimpleNamespace(names=("one",), _submitter=SimpleNamespace(group_function=None))
+    ready, _ = asyncio.run(answer_of(dispatcher, "/ready", b"", method="GET", drain=drain))
+    assert (ready.status, ready.json) == (503, {"status": "draining"})
+    refused, _ = asyncio.run(answer_of(dispatcher, "/score", b'{"completion": "a"}', drain=drain))
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert "shutting down" in refused.json["error"]
 
 
 @pytest.mark.fault(

@@ -5,30 +5,28 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import random
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
+import numpy as np
 import pytest
 
-from guerdon._serve.app import make_app
-from guerdon._serve.counters import Counters
-from guerdon._serve.drain import Drain
-from guerdon._serve.permits import Permits
-from guerdon._serve.settings import ServerSettings
 from tests.clock import eventually as until
 from tests.serve.replicas import TEXT, value
-from tests.serve.serving import RunningServer, answer_of, serving
+from tests.serve.serving import Answer, RunningServer, answer_of, serving
 
 # A server takes a connection for each five files that it may open.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 REQUESTS = 2000 if _FILES == resource.RLIM_INFINITY else min(2000, _FILES // 6)
 
+
+# Goes on once there is a file of the name in $GO.
 WAITS = """
 import asyncio, os
 from guerdon import reward
@@ -41,33 +39,44 @@ async def wait(text: str) -> float:
 """
 
 
-async def ask_all(one: RunningServer, texts: list[str]) -> list[float]:
-    """All at once, a connection each."""
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=250)) as session:
+Asked = list["asyncio.Task[Answer]"]
 
-        async def ask(text: str) -> float:
-            async with session.post(one.url + "/score", json={"text": text}) as response:
-                response.raise_for_status()
-                return float((await response.json())["reward"])
 
-        return await asyncio.gather(*(ask(text) for text in texts))
+def ask_together(
+    one: RunningServer, bodies: list[object], go: Path, enough: Callable[[Asked], bool], *, seconds: float = 60.0
+) -> list[Answer]:
+    """Answers to requests that are in flight together, a connection each; those whose connection is
+    closed have the status 0. The server's function, `WAITS`, goes on once there are enough, which
+    takes so many seconds at most."""
+
+    async def ask_all() -> list[Answer]:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=250)) as session:
+
+            async def ask(body: object) -> Answer:
+                async with session.post(one.url + "/score", json=body) as response:
+                    headers = {name.lower(): value for name, value in response.headers.items()}
+                    return Answer(response.status, headers, await response.text())
+
+            asked = [asyncio.create_task(ask(body)) for body in bodies]
+            await asyncio.to_thread(until, lambda: enough(asked), seconds=seconds)
+            await asyncio.to_thread(go.touch)
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            return [one if isinstance(one, Answer) else Answer(0, {}, "") for one in found]
+
+    return asyncio.run(ask_all())
 
 
 def test_two_thousand_requests_in_flight(tmp_path: Path) -> None:
     texts, go = ["x" * (index % 97) for index in range(REQUESTS)], tmp_path / "go"
     with serving(tmp_path, functions="", text=WAITS, GO=str(go)) as one:
 
-        def all_are_in_flight() -> None:
-            until(lambda: one.metric("guerdon_serve_samples_in_flight") == len(texts), seconds=100)
-            go.touch()
+        def all_are_in_flight(_: object) -> bool:
+            return one.metric("guerdon_serve_samples_in_flight") == len(texts)
 
-        async def both() -> list[float]:
-            sending = asyncio.create_task(ask_all(one, texts))
-            await asyncio.to_thread(all_are_in_flight)
-            return await sending
-
-        assert asyncio.run(both()) == [float(len(text)) for text in texts]
+        bodies: list[object] = [{"text": text} for text in texts]
+        answers = ask_together(one, bodies, go, all_are_in_flight, seconds=100)
+        assert [answer.json["reward"] for answer in answers] == [float(len(text)) for text in texts]
         assert one.metric('guerdon_serve_requests_total{path="/score",status="200"}') == REQUESTS
         assert one.end()[0] == 0
 
@@ -113,15 +122,10 @@ def test_good_clients_are_served_among_bad_ones(tmp_path: Path) -> None:
     texts = [f"good {index}" for index in range(300)]
     with serving(tmp_path, functions="", text=TEXT) as one:
         found = asyncio.run(run(one, texts))
-        import numpy as np
-
         assert found == [None if (v := value(text)) is None else float(np.float32(v)) for text in texts]
         until(lambda: one.metric("guerdon_serve_samples_in_flight") == 0)
         until(lambda: one.metric("guerdon_serve_body_bytes") == 0)
         assert one.end()[0] == 0
-
-
-REQUEST = {"completion": "a"}
 
 
 class Failing:
@@ -138,13 +142,9 @@ class Failing:
         raise self._error
 
 
-async def ask(error: Exception, path: str) -> tuple[int, dict[str, str], Any, str]:
-    """Status, headers and JSON of the answer, and the counters."""
-    permits = Permits(8, 1 << 20)
-    counters = Counters(permits)
-    dispatcher: Any = Failing(error)
-    app = make_app(dispatcher, ServerSettings(), Drain(), permits, counters)
-    return *await answer_of(app, path, json.dumps(REQUEST).encode()), counters.text()
+def ask(error: Exception, path: str) -> tuple[Answer, str]:
+    """The answer and the metrics."""
+    return asyncio.run(answer_of(Failing(error), path, b'{"completion": "a"}'))
 
 
 @pytest.mark.fault(
@@ -153,9 +153,9 @@ async def ask(error: Exception, path: str) -> tuple[int, dict[str, str], Any, st
 )
 def test_an_unexpected_error_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "guerdon.serve"):
-        status, _, answer, counted = asyncio.run(ask(KeyError("odd"), "/t/secret-token-0123456789/score"))
-    assert status == 500
-    assert "its log says why" in answer["error"]
+        answer, counted = ask(KeyError("odd"), "/t/secret-token-0123456789/score")
+    assert answer.status == 500
+    assert "its log says why" in answer.json["error"]
     assert 'guerdon_serve_requests_total{path="/score",status="500"} 1' in counted
     assert "a request to /score failed" in caplog.text
     assert "KeyError: 'odd'" in caplog.text
@@ -166,8 +166,8 @@ def test_an_unexpected_error_is_logged_and_counted(caplog: pytest.LogCaptureFixt
     "the server has no descriptors left for a request", sees="503 with `Retry-After`; `http_reward` asks another server"
 )
 def test_without_descriptors_another_server_is_asked() -> None:
-    status, headers, answer, counted = asyncio.run(ask(OSError(errno.EMFILE, "Too many open files"), "/score"))
-    assert (status, headers["retry-after"]) == (503, "2")
-    assert "Too many open files" in answer["error"]
+    answer, counted = ask(OSError(errno.EMFILE, "Too many open files"), "/score")
+    assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+    assert "Too many open files" in answer.json["error"]
     assert 'guerdon_serve_requests_total{path="/score",status="503"} 1' in counted
-    assert asyncio.run(ask(OSError(errno.EIO, "odd"), "/score"))[0] == 500
+    assert ask(OSError(errno.EIO, "odd"), "/score")[0].status == 500

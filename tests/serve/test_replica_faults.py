@@ -12,26 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, RewardFunction, http_reward
+from guerdon import Dispatcher, Limit
 from tests.clock import eventually as until
-from tests.serve.replicas import HARMFUL, assert_as_serial
-from tests.serve.serving import RunningServer, serving
+from tests.serve.replicas import assert_as_serial, behind, replica
+from tests.serve.serving import RunningServer
 
 TEXTS = [f"text {index}" for index in range(400)]
-
-
-def replica(stack: ExitStack, folder: Path, *options: object, **environment: str) -> RunningServer:
-    folder.mkdir()
-    return stack.enter_context(serving(folder, *options, functions="", text=HARMFUL, **environment))
-
-
-def behind(*addresses: str, **options: Any) -> RewardFunction:
-    given: dict[str, Any] = {"timeout": 60.0, "total_timeout": 250.0, "retries": 8, "limit": Limit(concurrency=16)}
-    return http_reward([one + "/score" for one in addresses], columns=["text"], name="served", **{**given, **options})
 
 
 def requests(one: RunningServer) -> float:

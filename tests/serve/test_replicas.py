@@ -13,19 +13,14 @@ import pytest
 
 from guerdon import Dispatcher, Limit, Status, http_reward
 from tests.clock import eventually as until
-from tests.serve.replicas import TEXT, assert_as_serial
+from tests.serve.replicas import TEXT, assert_as_serial, behind, replica
 from tests.serve.serving import RunningServer, serving
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[list[RunningServer]]:
     with ExitStack() as stack:
-        servers = []
-        for index in range(3):
-            folder = tmp_path / str(index)
-            folder.mkdir()
-            servers.append(stack.enter_context(serving(folder, functions="", text=TEXT)))
-        yield servers
+        yield [replica(stack, tmp_path / str(index), text=TEXT) for index in range(3)]
 
 
 @pytest.mark.parametrize("batch_size", [None, 16])
@@ -38,16 +33,8 @@ def test_servers_that_go_lose_nothing(three: list[RunningServer], batch_size: in
     go = tmp_path / "go"
     # The last one is not done before all the harm is.
     texts = [*(f"text {index}" for index in range(1999)), f"wait for {go}"]
-    served = http_reward(
-        [one.url + "/score" for one in three],
-        columns=["text"],
-        batch_size=batch_size,
-        name="served",
-        timeout=60.0,
-        total_timeout=250.0,
-        retries=12,
-        limit=Limit(concurrency=64),
-    )
+    urls = [one.url for one in three]
+    served = behind(*urls, batch_size=batch_size, retries=12, limit=Limit(concurrency=64))
 
     def harm() -> None:
         until(lambda: count(stopped) > 50)
@@ -81,13 +68,8 @@ STATUSES = ["ok", "abstained", "timeout", "error", "crashed"]
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_http_reward_reads_statuses_as_what_they_are(served: RunningServer, batch_size: int | None) -> None:
     texts = ["a", "none", "hang", "raise", "die"]
-    reward = http_reward(
-        served.url + "/score?function=correct",
-        columns=["text", "label"],
-        batch_size=batch_size,
-        name="served",
-        retries=3,
-    )
+    url = served.url + "/score?function=correct"
+    reward = http_reward(url, columns=["text", "label"], batch_size=batch_size, name="served", retries=3)
     with Dispatcher([reward]) as dispatcher:
         result = dispatcher.score(completions=texts, label=["a"] * 5)
         assert [Status(status).label for status in result.status.ravel()] == STATUSES

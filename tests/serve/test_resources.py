@@ -11,66 +11,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import aiohttp
 import pytest
 
 from guerdon import DataError
 from guerdon._serve import endpoint
-from guerdon._serve.app import make_app
-from guerdon._serve.counters import Counters
-from guerdon._serve.drain import Drain
 from guerdon._serve.errors import RequestError
 from guerdon._serve.json_body import MOST_VALUES, bytes_of_values
 from guerdon._serve.offload import run_owned
-from guerdon._serve.permits import Permits
-from guerdon._serve.settings import ServerSettings
-from tests.clock import eventually as until
 from tests.serve.serving import RunningServer, answer_of, serving
-
-WAITS = """
-import asyncio, os
-from guerdon import reward
-
-@reward(timeout=250)
-async def wait(text: str) -> float:
-    while not os.path.exists(os.environ["GO"]):
-        await asyncio.sleep(0.1)
-    return float(len(text))
-"""
+from tests.serve.test_load import WAITS, Asked, ask_together
 
 MEGABYTE = 1 << 20
 
-# Status and Retry-After.
-Reply = tuple[int, str | None]
 
-
-def some_are_refused(asked: list[asyncio.Task[Reply]]) -> bool:
-    return any(task.done() and task.exception() is None and task.result()[0] == 503 for task in asked)
-
-
-def ask_together(
-    one: RunningServer, count: int, body: object, go: Path, enough: Callable[[list[asyncio.Task[Reply]]], bool]
-) -> list[Reply]:
-    """Replies to requests that are in flight together, a connection each; the server's function
-    goes on once there are enough."""
-
-    async def ask_all() -> list[Reply]:
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=250)) as session:
-
-            async def ask() -> Reply:
-                async with session.post(one.url + "/score", json=body) as response:
-                    await response.read()
-                    return response.status, response.headers.get("Retry-After")
-
-            asked = [asyncio.create_task(ask()) for _ in range(count)]
-            await asyncio.to_thread(until, lambda: enough(asked))
-            await asyncio.to_thread(go.touch)
-            found = await asyncio.gather(*asked, return_exceptions=True)
-            # Beyond those that are refused with words, connections are closed at once.
-            return [one if isinstance(one, tuple) else (0, None) for one in found]
-
-    return asyncio.run(ask_all())
+def some_are_refused(asked: Asked) -> bool:
+    return any(task.done() and task.exception() is None and task.result().status == 503 for task in asked)
 
 
 @pytest.mark.fault(
@@ -80,7 +35,8 @@ def ask_together(
 def test_few_descriptors(tmp_path: Path) -> None:
     go, body = tmp_path / "go", {"texts": ["ab", "c"]}
     with serving(tmp_path, functions="", text=WAITS, ulimit="-n 512", GO=str(go)) as one:
-        found = ask_together(one, 400, body, go, some_are_refused)
+        answers = ask_together(one, [body] * 400, go, some_are_refused)
+        found = [(answer.status, answer.headers.get("retry-after")) for answer in answers]
         assert set(found) <= {(200, None), (503, "2")}
         assert found.count((200, None)) >= 20
         assert one.post("/score", {"text": "ab"}).json["reward"] == 2.0
@@ -96,7 +52,8 @@ def test_the_soft_limit_of_descriptors_is_raised(tmp_path: Path) -> None:
         def all_are_in_flight(_: object) -> bool:
             return one.metric("guerdon_serve_samples_in_flight") == 200
 
-        assert set(ask_together(one, 200, {"text": "ab"}, go, all_are_in_flight)) == {(200, None)}
+        answers = ask_together(one, [{"text": "ab"}] * 200, go, all_are_in_flight)
+        assert {(answer.status, answer.headers.get("retry-after")) for answer in answers} == {(200, None)}
 
 
 @pytest.mark.fault("a body of millions of small values", sees="others are answered meanwhile, `/health` too")
@@ -134,9 +91,7 @@ def test_the_work_of_a_big_request_leaves_the_event_loop(
     submitted, scorer = spy("submit", refuse), SimpleNamespace(group_function=None)
     dispatcher: Any = SimpleNamespace(names=("one",), _submitter=scorer, submit=submitted, ascore=submitted)
     body = json.dumps({"completions": ["a" * size, "b"]}).encode()
-    permits = Permits(8, 64 << 20)
-    app = make_app(dispatcher, ServerSettings(), Drain(), permits, Counters(permits))
-    assert asyncio.run(answer_of(app, "/score", body))[0] == 400
+    assert asyncio.run(answer_of(dispatcher, "/score", body))[0].status == 400
     assert seen == {"bytes_of_values": on_loop, "read_json": on_loop, "submit": on_loop}
 
 

@@ -91,16 +91,17 @@ def test_unreadable_input_is_refused_with_advice(served: RunningServer, body: by
     assert says in answer.json["error"]
 
 
-def test_a_group_size_of_5000_digits_is_refused(served: RunningServer) -> None:
-    answer = served.post("/score?num_generations=" + "1" * 5000, {"completions": ["a"]})
+@pytest.mark.parametrize(
+    ("query", "body", "says"),
+    [
+        pytest.param("num_generations=" + "1" * 5000, {"completions": ["a"]}, "whole number", id="5000 digits"),
+        ("function=corect", {"completion": "a"}, "it has correct, length"),
+    ],
+)
+def test_wrong_values_in_the_address_are_refused(served: RunningServer, query: str, body: Any, says: str) -> None:
+    answer = served.post(f"/score?{query}", body)
     assert answer.status == 400
-    assert "whole number" in answer.json["error"]
-
-
-def test_an_unknown_function_is_refused(served: RunningServer) -> None:
-    answer = served.post("/score?function=corect", {"completion": "a"})
-    assert answer.status == 400
-    assert "it has correct, length" in answer.json["error"]
+    assert says in answer.json["error"]
 
 
 @pytest.mark.parametrize("path", ["/score", "/openrlhf", "/slime", "/verify"])

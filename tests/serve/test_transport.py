@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from guerdon._serve.address import listen
+from guerdon._serve.errors import RequestError
+from guerdon._serve.permits import Permits
 from tests.clock import eventually as until
 from tests.serve.serving import RunningServer, serving
 
@@ -66,11 +68,15 @@ def test_pipelined_requests_are_answered_in_order(served: RunningServer) -> None
     assert rewards == [float(len(text)) for text in texts]
 
 
+CHUNKED = (
+    b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
 def test_chunked_bodies(served: RunningServer) -> None:
     body = sample("4")
-    head = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     with connect(served) as connection:
-        connection.sendall(head)
+        connection.sendall(CHUNKED)
         for start in range(0, len(body), 7):
             piece = body[start : start + 7]
             connection.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
@@ -136,12 +142,10 @@ def test_a_huge_body_is_refused_before_it_comes(served: RunningServer) -> None:
     "a client sends a body without end, in chunks", sees="413 once 64 MB are here; the server's memory stays bounded"
 )
 def test_an_endless_body_is_refused_while_it_comes(served: RunningServer) -> None:
-    head = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"
     sent = 0
     with connect(served) as connection:
-        connection.sendall(head)
-        connection.settimeout(60)
+        connection.sendall(CHUNKED)
         try:
             while sent < 400:
                 connection.sendall(piece)
@@ -271,9 +275,6 @@ def test_a_declared_length_takes_little_until_the_body_comes(served: RunningServ
 
 
 def test_unread_bodies_are_bounded_together() -> None:
-    from guerdon._serve.errors import RequestError
-    from guerdon._serve.permits import Permits
-
     permits = Permits(8, 100)
     with permits.take_bytes() as first, permits.take_bytes() as second:
         first(150)  # alone, whatever it takes

@@ -42,7 +42,6 @@ elif KIND == "signals":
 
 
 def act(completion: str) -> float:
-    """Does what the completion says."""
     if completion == "die":
         os._exit(7)
     if completion == "hang":
@@ -51,7 +50,6 @@ def act(completion: str) -> float:
 
 
 def look(completion: str) -> dict[str, float]:
-    """What the worker is like."""
     return {
         "score": 1.0,
         "nice": float(os.getpriority(os.PRIO_PROCESS, 0)),

@@ -3,11 +3,11 @@ module."""
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
+
+from tests.processes import descriptors
 
 
 def obey(completion: str) -> float:
@@ -26,19 +26,11 @@ def obey(completion: str) -> float:
     return float(rest)
 
 
-def spin(completion: str) -> dict[str, float]:
-    until = time.monotonic() + float(completion)
-    while time.monotonic() < until:
-        pass
-    return {"score": 1.0, "pid": os.getpid()}
-
-
 def square(number: int) -> int:
     return number * number
 
 
 def pooled(completion: str) -> float:
-    """Has a process pool of its own."""
     with ProcessPoolExecutor(2) as pool:
         return float(sum(pool.map(square, range(int(completion)))))
 
@@ -65,7 +57,6 @@ def parse_math(text: str, answer: str) -> float:
 
 
 def environment(completion: str) -> dict[str, Any]:
-    """What a worker looks like from inside."""
     import signal
     import sys
     import threading
@@ -77,9 +68,5 @@ def environment(completion: str) -> dict[str, Any]:
         "stdin": sys.stdin.read(),
         "worker_modules": [name for name in sys.path if name.endswith("_worker")],
         "guerdon": "guerdon" in sys.modules,
-        "fds": sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in _fds()),
+        "fds": sorted(descriptors().values()),
     }
-
-
-def _fds() -> list[str]:
-    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]

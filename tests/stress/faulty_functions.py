@@ -30,7 +30,10 @@ def act(completion: str, notes: str) -> float:
     _note(notes, "runs", completion)
     if verb == "give":
         return float(rest)
-    return DEEDS[verb](rest, notes)
+    value = DEEDS[verb](rest, notes)
+    if rest == "hang":
+        hang("", notes)
+    return 1.0 if value is None else value
 
 
 def _note(notes: str, name: str, line: object) -> None:
@@ -57,13 +60,12 @@ def block_all_signals(_: str, notes: str) -> float:
     return hang("", notes)
 
 
-def replace_all_handlers(then: str, notes: str) -> float:
+def replace_all_handlers(_: str, _notes: str) -> None:
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
             signal.signal(number, lambda *_: None)
         except OSError:  # those that the C library keeps
             continue
-    return hang("", notes) if then == "hang" else 1.0
 
 
 def swallow_everything(_: str, notes: str) -> float:
@@ -74,15 +76,13 @@ def swallow_everything(_: str, notes: str) -> float:
             continue
 
 
-def hold_the_gil(seconds: str, _: str) -> float:
+def hold_the_gil(seconds: str, _: str) -> None:
     ctypes.PyDLL(None).usleep(int(float(seconds) * 1e6))  # unlike CDLL it doesn't let go of it
-    return 1.0
 
 
-def signal_itself(number: str, _: str) -> float:
+def signal_itself(number: str, _: str) -> None:
     os.kill(os.getpid(), int(number))
     time.sleep(FOR_EVER)
-    return 1.0
 
 
 def kill_its_group(_: str, notes: str) -> float:
@@ -112,7 +112,7 @@ def hang(_: str, _notes: str) -> float:
 # ---- descendants ----
 
 
-def fork_grandchildren(then: str, notes: str) -> float:
+def fork_grandchildren(_: str, notes: str) -> None:
     for _ in range(2):
         if os.fork() == 0:
             for _ in range(2):
@@ -120,27 +120,24 @@ def fork_grandchildren(then: str, notes: str) -> float:
                     break
             _sleep_on(notes)
     _wait_for(notes, 6)
-    return hang("", notes) if then == "hang" else 1.0
 
 
-def daemonise(then: str, notes: str) -> float:
+def daemonise(then: str, notes: str) -> None:
     _daemon(notes)
     _wait_for(notes, 1)
     if then == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    return hang("", notes) if then == "hang" else 1.0
 
 
-def daemonise_by_exec(then: str, notes: str) -> float:
+def daemonise_by_exec(_: str, notes: str) -> None:
     """A daemon that is another program: of its worker it has the environment only."""
     path = os.path.join(notes, "pids")
     script = f"echo $$ >>{path}; exec sleep {FOR_EVER}"
     subprocess.Popen(["sh", "-c", script], start_new_session=True, close_fds=True)
     _wait_for(notes, 1)
-    return hang("", notes) if then == "hang" else 1.0
 
 
-def leave_a_tree(then: str, notes: str) -> float:
+def leave_a_tree(_: str, notes: str) -> None:
     """Daemons that start daemons: each leads a session of its own and ignores what it can."""
     if os.fork() == 0:
         for _ in range(3):
@@ -149,7 +146,6 @@ def leave_a_tree(then: str, notes: str) -> float:
                 _sleep_on(notes)
         os._exit(0)
     _wait_for(notes, 3)
-    return hang("", notes) if then == "hang" else 1.0
 
 
 def _daemon(notes: str) -> None:
@@ -164,20 +160,18 @@ def _daemon(notes: str) -> None:
     os.wait()
 
 
-def fork_and_return_twice(_: str, notes: str) -> float:
+def fork_and_return_twice(_: str, notes: str) -> None:
     """Both processes go on as if they were the worker."""
     if os.fork() == 0:
         _note(notes, "pids", os.getpid())
-    return 1.0
 
 
-def start_a_pool(then: str, notes: str) -> float:
-    pool = multiprocessing.get_context("fork").Pool(2)
+def start_a_pool(then: str, notes: str) -> None:
+    pool = multiprocessing.get_context("fork").Pool(2)  # never closed, never joined
     for pid in pool.map(_pid, range(2), chunksize=1):
         _note(notes, "pids", pid)
     if then == "hang":
         pool.map(time.sleep, [FOR_EVER] * 2)
-    return 1.0  # never closed, never joined
 
 
 def _pid(_: int) -> int:
@@ -200,9 +194,8 @@ def _wait_for(notes: str, pids: int) -> None:
 # ---- descriptors and folders ----
 
 
-def close_every_descriptor(then: str, notes: str) -> float:
+def close_every_descriptor(_: str, _notes: str) -> None:
     os.closerange(0, 4096)
-    return hang("", notes) if then == "hang" else 1.0
 
 
 def write_garbage_everywhere(_: str, notes: str) -> float:
@@ -215,12 +208,11 @@ def write_garbage_everywhere(_: str, notes: str) -> float:
     return hang("", notes)
 
 
-def lose_its_folder(_: str, notes: str) -> float:
+def lose_its_folder(_: str, notes: str) -> None:
     folder = os.path.join(notes, "folder")
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
     os.rmdir(folder)
-    return 1.0
 
 
 def use_up_descriptors(_: str, _notes: str) -> float:
@@ -229,10 +221,9 @@ def use_up_descriptors(_: str, _notes: str) -> float:
         held.append(os.open(os.devnull, os.O_RDONLY))
 
 
-def write_a_temporary_file(_: str, _notes: str) -> float:
+def write_a_temporary_file(_: str, _notes: str) -> None:
     with open(os.path.join(os.environ["TMPDIR"], "mine"), "wb") as file:
         file.write(bytes(1 << 20))
-    return 1.0
 
 
 def take_addresses(_: str, _notes: str) -> float:
@@ -250,13 +241,12 @@ def use_up_memory(_: str, _notes: str) -> float:
     return float(len(held))
 
 
-def print_without_end_of_line(megabytes: str, _: str) -> float:
+def print_without_end_of_line(megabytes: str, _: str) -> None:
     for _ in range(int(megabytes)):
         os.write(1, b"y" * (1 << 20))
-    return 1.0
 
 
-def break_the_streams(_: str, _notes: str) -> float:
+def break_the_streams(_: str, _notes: str) -> None:
     class Broken:
         def write(self, text: str) -> int:
             raise OSError("no")
@@ -265,7 +255,6 @@ def break_the_streams(_: str, _notes: str) -> float:
             raise OSError("no")
 
     sys.stdout = sys.stderr = Broken()  # type: ignore[assignment]
-    return 1.0
 
 
 # ---- ends ----
@@ -275,7 +264,7 @@ def abort(_: str, _notes: str) -> float:
     os.abort()
 
 
-def overflow_the_stack(_: str, _notes: str) -> float:
+def overflow_the_stack(_: str, _notes: str) -> None:
     """Passes more by value than the stack may hold. Recursion won't do on every version: some bound
     it in C too."""
     most = 8 << 20  # the kernel asks at each page that the stack grows by
@@ -285,7 +274,6 @@ def overflow_the_stack(_: str, _notes: str) -> float:
         _fields_ = (("filling", ctypes.c_char * (2 * most)),)
 
     ctypes.CDLL(None).labs(Large())
-    return 1.0
 
 
 def deadlock_at_exit(_: str, _notes: str) -> float:
@@ -295,18 +283,16 @@ def deadlock_at_exit(_: str, _notes: str) -> float:
     sys.exit(3)
 
 
-def start_endless_threads(_: str, _notes: str) -> float:
+def start_endless_threads(_: str, _notes: str) -> None:
     for daemon in (True, False):
         for _ in range(4):
             threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=daemon).start()
-    return 1.0
 
 
-def exit_in_a_thread(_: str, _notes: str) -> float:
+def exit_in_a_thread(_: str, _notes: str) -> None:
     thread = threading.Thread(target=sys.exit, args=(4,))
     thread.start()
     thread.join()
-    return 1.0
 
 
 def exec_something_else(_: str, _notes: str) -> float:
@@ -367,7 +353,7 @@ def forge_pages(trainer: str, _: str) -> float:
     return float(forged)
 
 
-DEEDS: dict[str, Callable[[str, str], float]] = {
+DEEDS: dict[str, Callable[[str, str], float | None]] = {
     name: deed
     for name, deed in list(globals().items())
     if callable(deed) and getattr(deed, "__module__", "") == __name__

@@ -167,13 +167,49 @@ def another_user(number: int) -> list[str]:
     return [setpriv, f"--reuid={number}", "--clear-groups", f"--inh-caps={may}", f"--ambient-caps={may}"]
 
 
-def reported(program: str, *prefix: str, **environment: str) -> tuple[dict[str, Any], str]:
-    """The report that a trainer process prints as its last line, and its standard error.
+# What trainers of their own begin with.
+TRAINER = """
+import json, os, resource, time
+from pathlib import Path
+import psutil
+from guerdon import Dispatcher, reward
+from tests.stress import faulty_functions
+
+TEXTS = [f"give:{index}" for index in range(60)]
+ALL = [float(index) for index in range(60)]
+
+def act(timeout=30, **options):
+    return reward(faulty_functions.act, timeout=timeout, max_failure_rate=1.0, **options)
+
+def scored(dispatcher, texts=TEXTS):
+    # Whether the good ones have their rewards, and why others failed.
+    result = dispatcher.score(completions=texts, notes=[os.environ["NOTES"]] * len(texts), num_generations=1)
+    return result.rewards[:60, 0, 0].tolist() == ALL, [failure.reason for failure in result.failures()]
+
+def warm():
+    # The engine's own threads and descriptors, before they are counted.
+    made = Dispatcher([reward(lambda completion: 1.0, lane="thread", name="warm")])
+    made.score(completions=["a"], num_generations=1)
+    return made
+
+def limit_processes(most):
+    # Of this trainer and all below it; one may end as we come to it.
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        try:
+            resource.prlimit(process.pid, resource.RLIMIT_NPROC, most)
+        except ProcessLookupError:
+            continue
+"""
+
+
+def reported(script: str, notes: Path, *prefix: str, **environment: str) -> tuple[dict[str, Any], str]:
+    """The report that a trainer prints as its last line, and its standard error.
 
     A process with a prefix is another user's, whose folder of state sockets would stay.
     """
+    notes.chmod(0o777)
     if prefix:
         environment["GUERDON_TOP"] = "0"
-    done = run_python(program, prefix=prefix, env=environment)
+    done = run_python(TRAINER + script, prefix=prefix, env={"NOTES": str(notes), **environment})
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found, done.stderr

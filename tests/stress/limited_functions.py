@@ -25,15 +25,13 @@ def take(completion: str) -> float:
         return float(len(bytearray(size)) == size)
     if verb == "array":
         return float(np.ones(size // 8).sum() > 0)
-    if verb == "malloc":  # C code that handles a failed allocation
+    if verb in ("malloc", "abort"):  # C code that handles a failed allocation, or aborts
         malloc = ctypes.CDLL(None).malloc
         malloc.restype = ctypes.c_void_p
-        return float(malloc(ctypes.c_size_t(size)) is None)
-    if verb == "abort":  # C code that aborts on a failed allocation
-        malloc = ctypes.CDLL(None).malloc
-        malloc.restype = ctypes.c_void_p
-        if malloc(ctypes.c_size_t(size)) is None:
+        failed = malloc(ctypes.c_size_t(size)) is None
+        if failed and verb == "abort":
             os.abort()
+        return float(failed)
     if verb == "reserve":  # address space that nobody writes to
         mmap.mmap(-1, size, prot=mmap.PROT_READ).close()
     if verb == "child":
@@ -46,10 +44,10 @@ def take(completion: str) -> float:
     return 1.0
 
 
-def keep(completion: str) -> float:
+def keep(completion: str) -> dict[str, Any]:
     """Leaves memory behind in its worker."""
     _kept.append(bytearray(b"x") * int(completion))
-    return 1.0
+    return {"score": 1.0, "pid": os.getpid()}
 
 
 def fits(completion: str) -> float:

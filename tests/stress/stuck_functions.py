@@ -24,8 +24,6 @@ def stand(completion: str) -> float:
         _rest(float(rest))
     if verb == "gil":
         hold_gil()
-    if verb == "deaf":
-        _swallow()
     if verb == "block":
         signal.pthread_sigmask(signal.SIG_SETMASK, range(1, signal.NSIG))
         hold_gil()
@@ -45,14 +43,6 @@ def _rest(seconds: float) -> None:
 def hold_gil() -> int:
     """Computes in C, which never looks at signals."""
     return sum(range(10**13))
-
-
-def _swallow() -> None:
-    while True:
-        try:
-            time.sleep(60)
-        except BaseException:
-            continue
 
 
 def own_all_signals(note: Path) -> None:
@@ -89,7 +79,6 @@ def again(completion: str) -> float:
 
 
 def waits(completion: str) -> float:
-    """Waits on the thread lane."""
     GO.wait(60)
     return float(completion)
 
@@ -107,8 +96,6 @@ async def _ask(completion: str) -> None:
 
 
 class SlowToSetUp(StatefulReward):
-    """Stands in `setup()`."""
-
     def setup(self) -> None:
         _rest(60)
 
@@ -117,8 +104,6 @@ class SlowToSetUp(StatefulReward):
 
 
 class SlowLoop(StatefulReward):
-    """Stands in an async `setup()`."""
-
     async def setup(self) -> None:
         await _ask("setup")
 

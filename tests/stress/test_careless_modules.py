@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, Status, reward
+from tests.faults import fault
 from tests.stress import careless_modules
 
 
@@ -27,41 +28,38 @@ def _act(**options: float) -> object:
     return reward(careless_modules.act, max_failure_rate=1, **options)  # type: ignore[call-overload]
 
 
-@pytest.mark.fault(
-    "a module starts threads when it is imported",
-    sees="its functions run; one warning names the threads, and `stats()` counts the workers that load for themselves",
+@pytest.mark.parametrize(
+    ("kind", "warned"),
+    [
+        fault(
+            "a module starts threads when it is imported",
+            sees="its functions run; one warning names the threads, and `stats()` counts the workers that load for themselves",
+            of=("threads", ["2 threads (heartbeat-0, heartbeat-1)"]),
+        ),
+        fault(
+            "a module makes a CUDA context when it is imported (a file in its place)",
+            sees="its functions run in workers that load it for themselves; one warning names the device",
+            of=("device", ["an accelerator in use ({device}0)", "torch.cuda.is_available()"]),
+        ),
+        fault(
+            "a module replaces the standard streams by some whose `flush` raises",
+            sees="nothing",
+            of=("streams", []),
+        ),
+    ],
 )
-def test_row_33_threads(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("CARELESS", "threads")
-    stats = _twice([_act()])
-    assert stats["worker_loads"] >= 2
-    warnings = [line for line in capfd.readouterr().err.splitlines() if "warning:" in line]
-    assert len(warnings) == 1
-    assert "2 threads (heartbeat-0, heartbeat-1)" in warnings[0]
-
-
-@pytest.mark.fault(
-    "a module makes a CUDA context when it is imported (a file in its place)",
-    sees="its functions run in workers that load it for themselves; one warning names the device",
-)
-def test_row_33_an_accelerator(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_row_33_threads_devices_and_streams(
+    kind: str, warned: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     device = tmp_path / "nvidia-uvm"
     (tmp_path / "nvidia-uvm0").touch()
-    monkeypatch.setenv("CARELESS", "device")
+    monkeypatch.setenv("CARELESS", kind)
     monkeypatch.setenv("CARELESS_DEVICE", str(device))
-    assert _twice([_act()])["worker_loads"] >= 2
+    loads = _twice([_act()])["worker_loads"]
+    assert loads >= 2 if warned else loads == 0
     warnings = [line for line in capfd.readouterr().err.splitlines() if "warning:" in line]
-    assert len(warnings) == 1
-    assert f"an accelerator in use ({device}0)" in warnings[0]
-    assert "torch.cuda.is_available()" in warnings[0]
-
-
-@pytest.mark.fault("a module replaces the standard streams by some whose `flush` raises", sees="nothing")
-def test_streams_that_can_not_be_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CARELESS", "streams")
-    assert _twice([_act()])["worker_loads"] == 0
+    assert len(warnings) == bool(warned)
+    assert all(text.format(device=device) in warnings[0] for text in warned)
 
 
 @pytest.mark.fault(

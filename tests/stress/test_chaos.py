@@ -155,7 +155,6 @@ class Soak:
         self._open = []
 
     def _check(self, batch: Batch, result: RewardBatch) -> None:
-        """Checks outcomes, attempts and causes of one batch."""
         shape = len(batch.texts), len(batch.specs)
         status, rewards, attempts, run_s = (
             array.reshape(shape) for array in (result.status, result.rewards, result.attempts, result.run_s)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
-import textwrap
 import warnings
 from pathlib import Path
 
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, read_journal
-from tests.processes import run_python
+from tests.processes import run_python, started_python
 from tests.simple import length
 from tests.stress.harness import wait_for
 
-ROOT = Path(__file__).parents[2]
-
 # Scores for ever; says after each batch which it was.
-RUN = textwrap.dedent(
-    """
+RUN = """
     import sys, time
     from types import SimpleNamespace
     from guerdon import Dispatcher, Journal
@@ -36,9 +28,7 @@ RUN = textwrap.dedent(
             dispatcher.score(completions=texts, trainer_state=SimpleNamespace(global_step=step))
             print(step, time.time(), flush=True)
             time.sleep(0.01)
-    """
-)
-
+"""
 
 # Steps of a second in which the run has not stood still, more or less.
 STEPS = 40
@@ -54,20 +44,14 @@ def test_groups_complete_a_second_before_a_kill_are_in_the_journal(runs: int, tm
     known: dict[str, int] = {}
     for number in range(runs):
         run = f"run-{number}"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", RUN, str(tmp_path), run]
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        assert process.stdout is not None
         printed: list[tuple[int, float]] = []
         enough = 2.2 + choose.random()
-        for line in process.stdout:
-            step, _, at = line.partition(" ")
-            printed.append((int(step), float(at)))
-            if printed[-1][1] - printed[0][1] > enough and len(printed) > 2 * STEPS:
-                break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        with started_python(RUN, tmp_path, run) as process:  # and killed
+            for line in process.stdout or ():
+                step, _, at = line.partition(" ")
+                printed.append((int(step), float(at)))
+                if printed[-1][1] - printed[0][1] > enough and len(printed) > 2 * STEPS:
+                    break
         # A second is the promise; on a machine that does much else at once a little more. Seconds
         # in which the run stood still are none: it must have gone on since.
         old = [step for step, at in printed[:-STEPS] if at < printed[-1][1] - 2.0]

@@ -22,11 +22,12 @@ def _lines(capfd: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_each_line_has_the_name_of_the_function_that_printed_it(
+def test_each_line_has_the_name_of_the_function_that_printed_it_or_whose_child_did(
     workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     texts = [str(n) for n in range(60)]
-    with Dispatcher([reward(printing_functions.ayes), reward(printing_functions.bees)], workers=workers) as dispatcher:
+    printing = (printing_functions.ayes, printing_functions.bees, printing_functions.starts_others)
+    with Dispatcher([reward(function) for function in printing], workers=workers) as dispatcher:
         result = dispatcher.score(completions=texts)
     assert not result.failures()
     lines = _lines(capfd)
@@ -34,7 +35,10 @@ def test_each_line_has_the_name_of_the_function_that_printed_it(
         own = [text for function, text in lines if function == name]
         assert {re.sub(rf"{name}|[ \d]", "", text) for text in own} == {""}, "nothing of the other's"
         assert sum(text.count(name) for text in own) == 5 * len(texts), "no word of it is lost"
-    assert {function for function, _ in lines} == {"ayes", "bees"}
+    assert sorted(text for function, text in lines if function == "starts_others") == sorted(
+        f"child {n}" for n in texts
+    )
+    assert {function for function, _ in lines} == {"ayes", "bees", "starts_others"}
 
 
 @pytest.mark.fault(
@@ -95,16 +99,6 @@ def test_calls_print_after_one_that_closed_its_output(closed: str, capfd: pytest
         for texts in (["print"], [closed], ["print"] * 4):
             assert dispatcher.score(completions=texts).failures() == []
     assert [text for _, text in _lines(capfd)].count("note") == 5
-
-
-def test_output_of_children_belongs_to_the_function(capfd: pytest.CaptureFixture[str]) -> None:
-    with Dispatcher(
-        [reward(printing_functions.starts_others), reward(printing_functions.ayes)], workers=1
-    ) as dispatcher:
-        assert not dispatcher.score(completions=["1", "2"]).failures()
-    lines = _lines(capfd)
-    assert ("starts_others", "child 1") in lines
-    assert ("starts_others", "child 2") in lines
 
 
 @pytest.mark.fault(

@@ -11,13 +11,8 @@ import time
 import pytest
 
 from guerdon import Dispatcher, Status, reward
-from tests.stress import failing_functions, plain_functions
+from tests.stress import failing_functions, limited_functions, plain_functions
 from tests.stress.harness import wait_for
-
-
-def _score(dispatcher: Dispatcher, texts: list[str]) -> tuple[list[float], list[Status]]:
-    result = dispatcher.score(completions=texts, num_generations=1)
-    return result.rewards[:, 0, 0].tolist(), [Status(status) for status in result.status[:, 0, 0]]
 
 
 @pytest.mark.fault(
@@ -61,7 +56,7 @@ def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most(count: int) -> None:
     function = reward(failing_functions.obey, timeout=1.0, grace=0.5, max_failure_rate=1.0)
     texts = [text for index in range(count) for text in (f"give:{index}", "loop:", f"give:{index}")]
     with Dispatcher([function], workers=4) as dispatcher:
-        _score(dispatcher, ["give:1"])
+        dispatcher.score(completions=["give:1"])
         result = dispatcher.score(completions=texts, num_generations=1)
         # 200 ms are the aim, which benches/python/bench_timeout_kill.py measures
         wait_for(lambda: len(dispatcher.worker_pids()) >= 4, "all workers are back")
@@ -110,7 +105,7 @@ def test_row_3_math_verify_works_unmodified() -> None:
 def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
     function = reward(failing_functions.obey, timeout=5.0)
     with Dispatcher([function], workers=1) as dispatcher:
-        _score(dispatcher, ["give:1"])
+        dispatcher.score(completions=["give:1"])
         pending = dispatcher.submit(completions=["regex:"], num_generations=1)
         steps = 0
         while not pending.done:
@@ -175,8 +170,8 @@ def test_a_failure_imports_nothing_in_its_worker() -> None:
 def test_the_heavy_and_the_light_share_the_workers() -> None:
     """What waits behind a slow call goes to others: four of 1 s in one frame are spread over two
     workers."""
-    with Dispatcher([reward(failing_functions.spin)], workers=2) as dispatcher:
-        _score(dispatcher, ["0"] * 64)
+    with Dispatcher([reward(limited_functions.spin)], workers=2) as dispatcher:
+        dispatcher.score(completions=["0"] * 64)
         result = dispatcher.score(completions=["1"] * 4 + ["0"] * 60, num_generations=1)
     assert result.status.max() == Status.OK
     assert len(set(result.extra["spin/pid"][:4])) == 2

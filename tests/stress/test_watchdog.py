@@ -8,8 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
-import textwrap
 import time
 import warnings
 from itertools import pairwise
@@ -19,6 +17,7 @@ import pytest
 
 from guerdon import Dispatcher, Limit, judge, reward
 from guerdon.errors import GuerdonWarning, RegistrationError
+from tests.processes import run_python, started_python
 from tests.stress.harness import wait_for
 
 AFTER = 0.6
@@ -29,15 +28,6 @@ def hang(completion: str) -> float:
     if completion:
         Path(completion).read_text()
     return 1.0
-
-
-def run_script(tmp_path: Path, body: str, **options: object) -> subprocess.Popen[str]:
-    """Starts a trainer of its own."""
-    script = tmp_path / "trainer.py"
-    script.write_text(textwrap.dedent(body))
-    return subprocess.Popen(
-        [sys.executable, "-W", "always", str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
 
 
 def reports(caught: list[warnings.WarningMessage]) -> list[str]:
@@ -52,45 +42,33 @@ def test_a_time_that_is_none_is_refused(value: object) -> None:
 
 @pytest.mark.fault(
     "a call hangs, far from its own timeout, with a watchdog set",
-    sees="a warning with its stack, again when the stall has doubled",
+    sees="a warning with its stack, again when the stall has doubled; beside a journal a file with the same",
 )
 @pytest.mark.parametrize("lane", ["process", "thread"])
 def test_a_call_that_hangs_is_reported_with_its_stack(lane: str, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
+    pipe, folder = tmp_path / "pipe", tmp_path / "journal"
     os.mkfifo(pipe)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with Dispatcher([reward(hang, lane=lane, timeout=600)], watchdog=AFTER, workers=1) as dispatcher:  # type: ignore[call-overload]
+        stuck = reward(hang, lane=lane, timeout=600)  # type: ignore[call-overload]
+        with Dispatcher([stuck], watchdog=AFTER, workers=1, journal=str(folder)) as dispatcher:
             dispatcher.score(completions=[""])  # the worker starts
-            caught.clear()
+            early = len(caught)
             pending = dispatcher.submit(completions=[str(pipe), ""])
-            wait_for(lambda: len(reports(caught)) >= 3, "three reports")
+            wait_for(lambda: len(reports(caught[early:])) >= 3, "three reports")
             pipe.write_text("1")
             assert pending.result().rewards.ravel().tolist() == [1.0, 1.0]
-        found = reports(caught)
+        found = reports(caught[early:])
         stalls = [float(re.findall(r"no call had ended for ([\d.]+) s", text)[0]) for text in found]
         assert stalls[0] >= AFTER
         assert all(later >= 1.99 * earlier for earlier, later in pairwise(stalls)), stalls
         assert "(watchdog=0.6)" in found[0]
         assert "'hang' 600 s" in found[0]
         assert any("Path(completion).read_text()" in text for text in found), found
-        assert all(issubclass(one.category, GuerdonWarning) for one in caught)
-
-
-def test_beside_a_journal_there_is_a_file_too(tmp_path: Path) -> None:
-    pipe, folder = tmp_path / "pipe", tmp_path / "journal"
-    os.mkfifo(pipe)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        stuck = reward(hang, lane="thread", timeout=600)
-        with Dispatcher([stuck], watchdog=AFTER, journal=str(folder)) as dispatcher:
-            pending = dispatcher.submit(completions=[str(pipe)])
-            wait_for(lambda: reports(caught), "a report")
-            pipe.write_text("1")
-            pending.result()
-    (file,) = folder.glob(f"watchdog-r0-{os.getpid()}.txt")
-    assert "Path(completion).read_text()" in file.read_text()
-    assert file.read_text().count("watchdog: no call had ended for") == len(reports(caught))
+        assert all(issubclass(one.category, GuerdonWarning) for one in caught[early:])
+    written = (folder / f"watchdog-r0-{os.getpid()}.txt").read_text()
+    assert "Path(completion).read_text()" in written
+    assert written.count("watchdog: no call had ended for") == len(reports(caught))
 
 
 @pytest.mark.fault(
@@ -132,9 +110,8 @@ def test_slow_calls_idle_times_and_limits_are_no_stall() -> None:
     "C code keeps the interpreter's lock for longer than the watchdog waits",
     sees="a report of the engine on stderr, without Python",
 )
-def test_a_held_interpreter_lock_is_reported_without_python(tmp_path: Path) -> None:
-    trainer = run_script(
-        tmp_path,
+def test_a_held_interpreter_lock_is_reported_without_python() -> None:
+    trainer = run_python(
         """
         import ctypes, time
         import guerdon
@@ -147,23 +124,22 @@ def test_a_held_interpreter_lock_is_reported_without_python(tmp_path: Path) -> N
         with guerdon.Dispatcher([stuck], watchdog=0.5) as dispatcher:
             print(dispatcher.score(completions=["very " + "secret"]).rewards.tolist())
         """,
+        flags=["-W", "always"],
     )
-    out, err = trainer.communicate(timeout=250)
-    assert trainer.returncode == 0, err
-    assert "[[[1.0]]]" in out
-    assert "did not answer for 0.5 s" in err
-    assert '"stuck" on sample 0 of batch 1' in err
-    assert "Threads of this process" in err
-    assert "very secret" not in err
+    assert "[[[1.0]]]" in trainer.stdout
+    assert "did not answer for 0.5 s" in trainer.stderr
+    assert '"stuck" on sample 0 of batch 1' in trainer.stderr
+    assert "Threads of this process" in trainer.stderr
+    assert "very secret" not in trainer.stderr
 
 
 @pytest.mark.fault("a trainer is stopped and goes on (SIGSTOP, SIGCONT), with a watchdog set", sees="no false alarm")
-def test_a_stopped_process_does_not_cry(tmp_path: Path) -> None:
-    trainer = run_script(
-        tmp_path,
-        """
-        import time
+def test_a_stopped_process_does_not_cry() -> None:
+    program = """
+        import time, warnings
         import guerdon
+
+        warnings.simplefilter("always")
 
         @guerdon.reward(lane="thread", timeout=600)
         def brief(completion: str) -> float:
@@ -174,16 +150,14 @@ def test_a_stopped_process_does_not_cry(tmp_path: Path) -> None:
             pending = dispatcher.submit(completions=["a"])
             print("ready", flush=True)
             print(pending.result().rewards.tolist())
-        """,
-    )
-    assert trainer.stdout is not None
-    assert trainer.stdout.readline() == "ready\n"
-    for _ in range(3):
-        trainer.send_signal(signal.SIGSTOP)
-        time.sleep(1.5)
-        trainer.send_signal(signal.SIGCONT)
-        time.sleep(0.05)
-    out, err = trainer.communicate(timeout=250)
+        """
+    with started_python(program, says="ready", stderr=subprocess.PIPE) as trainer:
+        for _ in range(3):
+            trainer.send_signal(signal.SIGSTOP)
+            time.sleep(1.5)
+            trainer.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+        out, err = trainer.communicate(timeout=250)
     assert "[[[1.0]]]" in out
     assert "watchdog" not in err
 
@@ -192,9 +166,8 @@ def test_a_stopped_process_does_not_cry(tmp_path: Path) -> None:
     "a process with a watchdog is forked",
     sees="no report from the child; that of the parent as ever",
 )
-def test_a_forked_child_neither_reports_nor_disturbs(tmp_path: Path) -> None:
-    trainer = run_script(
-        tmp_path,
+def test_a_forked_child_neither_reports_nor_disturbs() -> None:
+    run_python(
         """
         import os, sys, threading, time, warnings
         import guerdon
@@ -236,9 +209,8 @@ def test_a_forked_child_neither_reports_nor_disturbs(tmp_path: Path) -> None:
             assert len(seen) >= 2, seen
             assert os.waitpid(child, 0)[1] == 0
         """,
+        flags=["-W", "always"],
     )
-    _, err = trainer.communicate(timeout=250)
-    assert trainer.returncode == 0, err
 
 
 def test_a_dispatcher_that_is_gone_ends_its_watchdog() -> None:

@@ -3,11 +3,12 @@ part."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, reward
+from guerdon import Dispatcher, RegistrationError, RewardBatch, reward
 from tests.stress import limited_functions
 
 KEY = "STRESS_API_KEY"
@@ -22,41 +23,35 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
 
 
-def _look(dispatcher: Dispatcher, function: str, names: str = NAMES) -> dict[str, Any]:
-    with dispatcher:
-        result = dispatcher.score(completions=[names] * 3)
-    assert not result.failures()
-    return {what: result.extra[f"{function}/{what}"] for what in ("found", "child", "started")}
-
-
 @pytest.mark.fault(
     "a function looks for the trainer's API keys, in `os.environ`, `/proc/self/environ` or a child",
-    sees="it finds none; the rest of the trainer's environment is there",
+    sees="it finds none, unless it named them (`env=`); the rest of the trainer's environment is there",
 )
 @pytest.mark.parametrize("isolation", ["worker", "call"])
-def test_secrets_stay_with_the_trainer(isolation: str) -> None:
-    seen = _look(Dispatcher([reward(limited_functions.look, isolation=isolation)], workers=1), "look")
+def test_a_function_finds_the_secrets_that_it_names_and_no_others(isolation: str) -> None:
     expected = {KEY: None, "STRESS_PLAIN": "plain", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    assert seen["found"] == [expected] * 3
-    assert all(not child[KEY] and child["STRESS_PLAIN"] for child in seen["child"] + seen["started"])
+    plain = reward(limited_functions.look, name="plain", isolation=isolation)
 
+    def assert_hidden(result: RewardBatch, count: int) -> None:
+        assert not result.failures()
+        assert result.extra["plain/found"] == [expected] * count
+        seen = result.extra["plain/child"] + result.extra["plain/started"]
+        assert all(not child[KEY] and child["STRESS_PLAIN"] for child in seen)
 
-@pytest.mark.parametrize("isolation", ["worker", "call"])
-def test_a_function_that_names_a_variable_finds_it_and_others_do_not(isolation: str) -> None:
+    with Dispatcher([plain], workers=1) as dispatcher:  # nobody names any
+        assert_hidden(dispatcher.score(completions=[NAMES] * 3), 3)
     functions = [
         reward(limited_functions.look, name="asks", env=[KEY, "STRESS_NOT_THERE"], isolation=isolation),
-        reward(limited_functions.look, name="plain", isolation=isolation),
+        plain,
         reward(limited_functions.Looking(), name="sets_up", env={KEY}, isolation=isolation),
     ]
     with Dispatcher(functions, workers=1) as dispatcher:
         for _ in range(3):  # turn and turn about in one worker
             result = dispatcher.score(completions=[NAMES] * 20, num_generations=4)
-            assert not result.failures()
+            assert_hidden(result, 20)
             assert [found[KEY] for found in result.extra["asks/found"]] == ["sk-1234"] * 20
             assert [child[KEY] for child in result.extra["asks/child"]] == [True] * 20
             assert [started[KEY] for started in result.extra["asks/started"]] == [False] * 20
-            assert [found[KEY] for found in result.extra["plain/found"]] == [None] * 20
-            assert [child[KEY] for child in result.extra["plain/child"]] == [False] * 20
             assert result.extra["sets_up/found"] == ["sk-1234"] * 20
 
 
@@ -73,31 +68,26 @@ def test_a_missing_variable_is_explained() -> None:
     assert "sk-1234" not in failure.reason
 
 
+def _found(names: str, env: Sequence[str] = (), **given: str | None) -> dict[str, str | None]:
+    """The variables that a function finds with this `env` and `worker_env`."""
+    with Dispatcher([reward(limited_functions.look, env=env)], workers=1, worker_env=given) as dispatcher:
+        result = dispatcher.score(completions=[names])
+    assert not result.failures()
+    found: dict[str, str | None] = result.extra["look/found"][0]
+    return found
+
+
 def test_worker_env_sets_and_hides_for_all() -> None:
     given = {"STRESS_PLAIN": None, KEY: "another", "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": None}
-    seen = _look(Dispatcher([reward(limited_functions.look)], workers=1, worker_env=given), "look")
-    assert seen["found"][0] == {
-        KEY: "another",
-        "STRESS_PLAIN": None,
-        "OMP_NUM_THREADS": "3",
-        "OPENBLAS_NUM_THREADS": None,
-    }
+    assert _found(NAMES, **given) == given
 
 
-def test_the_trainers_own_number_of_threads_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    seen = _look(Dispatcher([reward(limited_functions.look)], workers=1), "look")
-    assert seen["found"][0]["OMP_NUM_THREADS"] == "2"
-    assert seen["found"][0]["OPENBLAS_NUM_THREADS"] == "1"
-
-
-def test_odd_values_arrive_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("STRESS_TOKEN", "a=b=c\n\udcff"), ("STRESS_EMPTY", "")):
+def test_the_trainers_own_values_arrive_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("STRESS_TOKEN", "a=b=c\n\udcff"), ("STRESS_EMPTY", ""), ("OMP_NUM_THREADS", "2")):
         monkeypatch.setenv(name, value)
-    made = Dispatcher([reward(limited_functions.look, env=["STRESS_TOKEN"])], workers=1)
-    (found, *_) = _look(made, "look", "STRESS_TOKEN STRESS_EMPTY")["found"]
-    assert found["STRESS_EMPTY"] == ""
-    assert found["STRESS_TOKEN"] in ("a=b=c\n\udcff", "a=b=c\n\\udcff")
+    found = _found("STRESS_TOKEN STRESS_EMPTY OMP_NUM_THREADS OPENBLAS_NUM_THREADS", env=["STRESS_TOKEN"])
+    assert found.pop("STRESS_TOKEN") in ("a=b=c\n\udcff", "a=b=c\n\\udcff")
+    assert found == {"STRESS_EMPTY": "", "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,18 @@ def test_an_end_amid_a_call_with_a_zygote_to_itself(how: str, tmp_path: Path) ->
     "the zygote is stopped (SIGSTOP) when a new worker is needed",
     sees="nothing but a delay under a second: it is continued",
 )
+@pytest.mark.fault("the zygote is stopped when the dispatcher is closed", sees="close returns in time all the same")
 @pytest.mark.parametrize("which", ["stem", "loader"])
-def test_a_stopped_zygote_is_continued(which: str, tmp_path: Path) -> None:
+def test_a_stopped_zygote_is_continued_and_not_waited_for_at_the_end(which: str, tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=3.0) as scene:
         scene.zygotes()[which == "loader"].suspend()
         expect(scene.commit("swallow_everything"), Status.TIMEOUT, "of 3 s")
         expect(scene.commit("signal_itself:9"), Status.CRASHED, "SIGKILL")
+        assert scene.commit("daemonise") is None
+        scene.zygotes()[which == "loader"].suspend()
+        start = time.monotonic()
+    assert time.monotonic() - start < 40
+    wait_for(lambda: gone(scene.pids()), "the daemon ends")
 
 
 @pytest.mark.fault(
@@ -132,17 +138,6 @@ def test_a_zygote_that_stays_stopped_is_replaced(tmp_path: Path) -> None:
         _, status = os.waitpid(loader, 0)
         assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
         scene.expect_whole()
-
-
-@pytest.mark.fault("the zygote is stopped when the dispatcher is closed", sees="close returns in time all the same")
-@pytest.mark.parametrize("which", ["stem", "loader"])
-def test_close_does_not_wait_for_a_stopped_zygote(which: str, tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        assert scene.commit("daemonise") is None
-        scene.zygotes()[which == "loader"].suspend()
-        start = time.monotonic()
-    assert time.monotonic() - start < 40
-    wait_for(lambda: gone(scene.pids()), "the daemon ends")
 
 
 @pytest.mark.fault(

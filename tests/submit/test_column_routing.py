@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import guerdon._native as native
 from guerdon import DataError, Dispatcher, StatefulReward, group_reward, reward
 from guerdon._batch.column_routing import ColumnRouter
 from guerdon._batch.columns import collect
@@ -31,8 +32,7 @@ def passed(item: object, **columns: object) -> dict[str, object]:
     besides."""
     given = {"completions": ["a", "b"], **columns}
     data = collect(given.pop("prompts", None), given.pop("completions"), given.pop("completion_ids", None), given)
-    seen = _Recorded()
-    values, uses = seen.of([item], data)
+    values, uses = routed([item], data)
     names, indexes, finish_names, finish_indexes = uses[0]
     assert sorted({*indexes, *finish_indexes}) == list(range(len(values)))
     wants = names if names is not None else spec_of(item).wants.named[: len(indexes)]
@@ -46,31 +46,21 @@ class _Const:
         self.value = value
 
 
-class _Recorded:
-    """Runs `Uses` with a `FunctionColumns` and a `Constant` that can be read back."""
+def routed(items: list[object], data: Any) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    """Routes with a `FunctionColumns` and a `Constant` that can be read back."""
 
-    def of(self, items: list[object], data: Any) -> tuple[list[Any], list[tuple[Any, ...]]]:
-        import guerdon._native as native
+    def use(
+        names: Any, columns: Any, finish_names: Any = (), finish_columns: Any = (), tokens: Any = None, second: Any = ()
+    ) -> Any:
+        assert tokens is None
+        assert not second
+        return (names, columns, finish_names, finish_columns)
 
-        class Use:
-            def __new__(
-                cls,
-                names: Any,
-                columns: Any,
-                finish_names: Any = (),
-                finish_columns: Any = (),
-                tokens: Any = None,
-                second: Any = (),
-            ) -> Any:
-                assert tokens is None
-                assert not second
-                return (names, columns, finish_names, finish_columns)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "FunctionColumns", Use)
-            patch.setattr(native, "Constant", _Const)
-            plan = ColumnRouter([spec_of(item) for item in items]).route(data)
-            return plan.columns, plan.uses  # type: ignore[return-value]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "FunctionColumns", use)
+        patch.setattr(native, "Constant", _Const)
+        plan = ColumnRouter([spec_of(item) for item in items]).route(data)
+        return plan.columns, plan.uses  # type: ignore[return-value]
 
 
 def test_text_is_made_only_if_somebody_asks() -> None:
@@ -91,7 +81,7 @@ def test_a_column_travels_once_for_all() -> None:
         reward(lambda completion, answer: 1.0, name="f"),
         group_reward(lambda completions, answer: [], name="g"),
     ]
-    values, uses = _Recorded().of(functions, data)
+    values, uses = routed(functions, data)
     assert len(values) == 2
     assert uses[0][1] == uses[1][1]
 
@@ -223,18 +213,18 @@ def test_groups_may_lie_on_several_ranks() -> None:
 # --- the trainer's state
 
 
-def test_a_worker_gets_the_state_without_its_history() -> None:
-    got = passed(reward(lambda completion, trainer_state: trainer_state.global_step, name="f"), trainer_state=State())
-    assert vars(got["trainer_state"]) == {"global_step": 7}  # type: ignore[arg-type]
-
-
 def reads_history(completion: str, trainer_state: Any) -> float:
     return float(max(entry["loss"] for entry in trainer_state.log_history))
 
 
-def test_a_function_that_names_the_history_gets_it() -> None:
-    got = passed(reward(reads_history), trainer_state=State())
-    assert vars(got["trainer_state"]) == {"global_step": 7, "log_history": [{"loss": 1.0}]}  # type: ignore[arg-type]
+def reads_step(completion: str, trainer_state: Any) -> float:
+    return float(trainer_state.global_step)
+
+
+def test_a_worker_gets_the_history_of_the_state_if_the_function_names_it() -> None:
+    for function, history in ((reads_step, {}), (reads_history, {"log_history": [{"loss": 1.0}]})):
+        got: Any = passed(reward(function), trainer_state=State())
+        assert vars(got["trainer_state"]) == {"global_step": 7, **history}
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["submitted", "opened"])

@@ -33,11 +33,6 @@ def plain(completions: list[str], answer: list[str], **columns: Any) -> list[flo
     return [float(bool(right) and text.strip() == right) for text, right in zip(completions, answer, strict=True)]
 
 
-@reward
-def lucky(completion: str, answer: str) -> float:
-    return random.random()
-
-
 def ranked(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
     return [float(text == right) - place for place, (text, right) in enumerate(zip(completions, answer, strict=True))]
 
@@ -48,18 +43,8 @@ def substring(completion: str, answer: str) -> float:
 
 
 @reward
-def not_seventeen(completion: str, answer: str) -> float:
-    return float(completion == answer != "17")
-
-
-@reward
 def unbounded(completion: str, answer: str) -> float:
     return float(len(completion))
-
-
-@reward
-def constant(completion: str) -> float:
-    return 1.0
 
 
 @reward(timeout=0.3)
@@ -86,7 +71,11 @@ def test_a_sound_function_passes(check: Callable[[Any, Any], None], function: An
 @pytest.mark.parametrize(
     ("check", "function", "message"),
     [
-        (assert_deterministic, lucky, r"'lucky' scores \d+ of \d+ .*\n  row \d+, .* first 0\.\d+, second 0\."),
+        (
+            assert_deterministic,
+            reward(lambda text: random.random(), name="lucky"),
+            r"'lucky' scores \d+ of \d+ .*\n  row \d+, .* first 0\.\d+, second 0\.",
+        ),
         (assert_row_independent, ranked, r"\[order\] 'ranked'.*\n  row 0"),
         (
             partial(assert_bounded, low=0.0, high=1.0),
@@ -94,8 +83,16 @@ def test_a_sound_function_passes(check: Callable[[Any, Any], None], function: An
             r"'unbounded' gives \d+ on row 0, .*: not within 0 to 1",
         ),
         (assert_bounded, hangs, r"'hangs' gives no score on row \d+, .*sorry.*: timeout"),
-        (assert_reference_scores, not_seventeen, r"'not_seventeen' .* 1 of 12 rows.*\n  row 2, '17', reference 0"),
-        (assert_reference_scores, constant, "'constant' does not use the column 'answer'"),
+        (
+            assert_reference_scores,
+            reward(lambda completion, answer: float(completion == answer != "17"), name="not_seventeen"),
+            r"'not_seventeen' .* 1 of 12 rows.*\n  row 2, '17', reference 0",
+        ),
+        (
+            assert_reference_scores,
+            reward(lambda completion: 1.0, name="constant"),
+            "'constant' does not use the column 'answer'",
+        ),
         (assert_rejects, substring, r"\[probe:all_answers\] 'substring' rewards .*\n  row \d+, '.*1[5-9]"),
     ],
     ids=["repeat", "order", "bounds", "hang", "reference", "no reference", "probe"],

@@ -224,12 +224,15 @@ def test_a_file_that_cannot_be_made_is_reported_once(tmp_path: Path, spoil: Call
         assert dispatcher.stats()["trace_file"].startswith("none: ")
 
 
-def test_ranks_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_have_files_of_their_own_in_the_first_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with Dispatcher([one_each], trace=tmp_path / "run.pftrace") as dispatcher:
+    (tmp_path / "first").mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    with Dispatcher([one_each], trace="run.pftrace") as dispatcher:
+        monkeypatch.chdir(tmp_path)
         dispatcher.score(completions=["a"], num_generations=1)
-    file = parse(tmp_path / "run-r3.pftrace")
+    file = parse(tmp_path / "first" / "run-r3.pftrace")
     (process,) = [one for one in file.tracks.values() if one.HasField("process")]
     assert process.name.startswith("guerdon rank 3 on ")
     assert process.process.pid == os.getpid()
@@ -266,6 +269,10 @@ def test_a_gap_in_the_ring_is_no_harm(tmp_path: Path) -> None:
 
 
 def test_the_option_is_checked_and_shown(tmp_path: Path) -> None:
+    class NumberedPath(os.PathLike[str]):
+        def __fspath__(self) -> Any:
+            return 3
+
     for trace, why in [
         (3, "trace=3"),
         (tmp_path / "no" / "run.pftrace", "there is no folder"),
@@ -281,27 +288,11 @@ def test_the_option_is_checked_and_shown(tmp_path: Path) -> None:
     assert dispatcher.options["trace"] == Trace(tmp_path / "run.pftrace")
     assert Dispatcher([one_each]).options["trace"] is None
     assert not list(tmp_path.iterdir()), "nothing is written before the first batch"
-
-
-def test_a_path_that_can_be_no_file_is_refused(tmp_path: Path) -> None:
-    class NumberedPath(os.PathLike[str]):
-        def __fspath__(self) -> Any:
-            return 3
-
     # Who opens a pipe waits for its other end.
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/null", tmp_path / ("x" * 300), "lone\ud800", "a\0b", NumberedPath()):
         with pytest.raises(RegistrationError, match="Trace"):
             Trace(path)
-
-
-def test_a_relative_path_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "first").mkdir()
-    monkeypatch.chdir(tmp_path / "first")
-    with Dispatcher([one_each], trace="run.pftrace") as dispatcher:
-        monkeypatch.chdir(tmp_path)
-        dispatcher.score(completions=["a"])
-    assert (tmp_path / "first" / "run.pftrace").exists()
 
 
 def test_scores_are_the_same_with_and_without(tmp_path: Path) -> None:

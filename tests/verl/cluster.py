@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psutil
 import ray
+
+from tests.clock import eventually
+from tests.processes import gone
 
 
 @contextmanager
@@ -23,7 +25,4 @@ def ray_cluster(**options: int) -> Iterator[None]:
     finally:
         children += psutil.Process().children(recursive=True)
         ray.shutdown()
-    deadline = time.monotonic() + 120
-    while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
-        assert time.monotonic() < deadline, "processes are left"
-        time.sleep(0.1)
+    eventually(lambda: gone([child.pid for child in children]), "no process is left", seconds=120)

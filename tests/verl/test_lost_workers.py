@@ -23,12 +23,11 @@ from guerdon.errors import GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations.verl import RewardManager, routing, worker_restarts
 from guerdon.integrations.verl.answered_groups import AnsweredGroups
 from guerdon.integrations.verl.origin import Origin
-from tests.verl import rewards
-from tests.verl.verl_setup import changed, make_config, make_data, reward_loop
+from tests.verl.verl_setup import changed, dispatched, make_config, make_data, reward_loop
 
 from verl.trainer.ppo.reward import load_reward_manager  # isort: skip
 
-REWARDS = Path(rewards.__file__)
+
 TASK: contextvars.ContextVar[str] = contextvars.ContextVar("task", default="")
 LENGTHS = [4, 1, 2, 3, 5, 2, 1, 3]
 RANKS = [3.0, 0.0, 1.0, 2.0, 3.0, 1.0, 0.0, 2.0]
@@ -117,7 +116,7 @@ class Method:
 
 @pytest.fixture(scope="module")
 def base(model: Path) -> Any:
-    return make_config(model, f"+reward.reward_kwargs.dispatcher={REWARDS}:places")
+    return make_config(model, dispatched("places"))
 
 
 @pytest.fixture
@@ -291,13 +290,8 @@ class Workers:
 @pytest.fixture
 def verls(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     module = types.ModuleType("verls_loop")
-    module.RewardLoopManager = type(
-        "RewardLoopManager",
-        (Workers,),
-        {  # type: ignore[attr-defined]
-            "_init_reward_loop_workers": lambda self: Workers._init_reward_loop_workers(self)
-        },
-    )
+    wrapped = {"_init_reward_loop_workers": lambda self: Workers._init_reward_loop_workers(self)}
+    module.RewardLoopManager = type("RewardLoopManager", (Workers,), wrapped)  # type: ignore[attr-defined]
     module.RewardLoopWorker = Worker  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "verls_loop", module)
     monkeypatch.setattr(worker_restarts, "_LOOP", "verls_loop")
@@ -328,7 +322,7 @@ def test_workers_of_ours_alone_are_started_again(verls: Any, base: Any) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["RewardLoopManager", "RewardLoopWorker"])
-def test_another_verl_is_left_as_it_is(verls: Any, base: Any, lacks: str) -> None:
+def test_another_verl_is_left_as_it_is(verls: Any, lacks: str) -> None:
     delattr(verls, lacks)
     with pytest.warns(
         GuerdonWarning, match="in this version of verl: a reward worker that is lost .* is not started again"

@@ -16,7 +16,7 @@ import ray
 
 from tests.verl import code_rewards, rewards
 from tests.verl.cluster import ray_cluster
-from tests.verl.verl_setup import make_config, make_data, reward_loop, scores_of
+from tests.verl.verl_setup import dispatched, make_config, make_data, reward_loop, scores_of
 
 pytestmark = pytest.mark.timeout(600)  # each of Ray's workers imports verl
 
@@ -71,7 +71,7 @@ def test_groups_over_both_workers(made: Any, model: Path, tokenizer: Any) -> Non
     in the middle of a group, and where verl hands each response to any worker, as its agent loop
     does while others are being generated.
     """
-    manager = made(make_config(model, f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"))
+    manager = made(make_config(model, dispatched("ranks")))
     data = make_data(tokenizer, TEXTS)
     batch = manager.compute_rm_score(data)
     assert scores_of(batch) == RANKS

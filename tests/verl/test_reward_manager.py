@@ -15,7 +15,7 @@ from guerdon import read_journal
 from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations.verl import settings
 from tests.verl import rewards
-from tests.verl.verl_setup import changed, make_config, make_data
+from tests.verl.verl_setup import changed, dispatched, make_config, make_data
 
 # Imported last: verl_setup imports verl without its warnings.
 from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager  # isort: skip
@@ -65,6 +65,11 @@ def ask(manager: Any, data: Any, order: list[int] | None = None) -> list[Any]:
     return asyncio.run(gather())
 
 
+def scores(answers: list[Any]) -> list[float]:
+    """The rewards of all answers but exceptions."""
+    return [answer["reward_score"] for answer in answers if isinstance(answer, dict)]
+
+
 @pytest.mark.parametrize("name", ["compute_score", "plain_score", "slow_score"])
 def test_compute_score_gives_what_it_gives_in_verls_own_manager(
     name: str, make: Any, base: Any, tokenizer: Any
@@ -96,7 +101,7 @@ def test_hanging_call_ends_at_its_timeout_and_is_shown(make: Any, tokenizer: Any
     )
     with pytest.warns(GuerdonWarning, match="a response has no reward .* gets -1, failed_reward"):
         answers = ask(manager, make_data(tokenizer, ["a", "hang", "raise", "bc"]))
-    assert [answer["reward_score"] for answer in answers] == [1.5, -1.0, -1.0, 2.5]
+    assert scores(answers) == [1.5, -1.0, -1.0, 2.5]
     states = [answer["reward_extra_info"]["guerdon_status"].rpartition(":")[2] for answer in answers]
     assert states == ["ok", "timeout", "error", "ok"]
     failed = answers[1]["reward_extra_info"]
@@ -111,7 +116,7 @@ def test_by_default_a_failure_is_warned_of_and_has_the_mean_of_its_group(make: A
     data = make_data(tokenizer, ["a", "raise", "bc", "dddddd", "a", "raise", "raise", "raise"])
     with pytest.warns(GuerdonWarning) as caught:
         answers = ask(manager, data)
-    assert [answer["reward_score"] for answer in answers] == [1.0, 3.0, 2.0, 6.0, 1.0, 1.0, 1.0, 1.0]
+    assert scores(answers) == [1.0, 3.0, 2.0, 6.0, 1.0, 1.0, 1.0, 1.0]
     ours = [one for one in caught if one.category is GuerdonWarning]
     assert len(ours) == 1, "the first alone"
     message = str(ours[0].message)
@@ -128,7 +133,7 @@ def test_failure_raises_if_groups_are_unknown_as_reported_before(make: Any, toke
     for data, lacks in ((without, "the field 'uid'"), (no_split, r"extra_info\['split'\]")):
         with pytest.warns(GuerdonWarning, match=f"lacks {lacks}.*failed_reward=<a number>"):
             answers = ask(make(*custom("compute_score")), data)
-        assert [answer["reward_score"] for answer in answers if isinstance(answer, dict)] == [1.0, 2.0]
+        assert scores(answers) == [1.0, 2.0]
         assert isinstance(answers[1], RewardFailureError)
 
 
@@ -146,19 +151,14 @@ def test_a_failure_raises_where_that_was_chosen(make: Any, tokenizer: Any) -> No
     assert isinstance(answers[1], RewardFailureError)
     assert "failed_reward" in str(answers[1])
     assert "no score for this" in str(answers[1])
-    assert [answer["reward_score"] for answer in answers if isinstance(answer, dict)] == [1.0, 2.0, 1.0]
+    assert scores(answers) == [1.0, 2.0, 1.0]
 
 
 def test_group_mean_leaves_the_mean_of_a_group_as_it_is(make: Any, tokenizer: Any) -> None:
-    manager = make(
-        f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=group_mean"
-    )
+    manager = make(dispatched("dispatcher"), "+reward.reward_kwargs.failed_reward=group_mean")
     with pytest.warns(GuerdonWarning, match="the mean of the others of its prompt"):
         answers = ask(manager, make_data(tokenizer, ["a", "bad", "ccc", "dd"]))
-    scores = [answer["reward_score"] for answer in answers]
-    assert scores[0::2] == pytest.approx([1.0, 3.02])
-    assert scores[3] == pytest.approx(2.03)
-    assert scores[1] == pytest.approx((scores[0] + scores[2] + scores[3]) / 3)
+    assert scores(answers) == pytest.approx([1.0, (1.0 + 3.02 + 2.03) / 3, 3.02, 2.03])
     info = answers[1]["reward_extra_info"]
     assert info["guerdon_status"] == "length:error judge:ok"
     assert info["length"] == pytest.approx((1 + 3 + 2) / 3)
@@ -170,9 +170,9 @@ def test_a_function_that_is_skipped_adds_its_otherwise(
     name: str, skipped: float | None, make: Any, tokenizer: Any, recwarn: pytest.WarningsRecorder
 ) -> None:
     """No failure: nothing is warned of, however many are skipped, and the keys stay the same."""
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:{name}", "+reward.reward_kwargs.failed_reward=raise")
+    manager = make(dispatched(name), "+reward.reward_kwargs.failed_reward=raise")
     answers = ask(manager, make_data(tokenizer, ["right", "wrong", *["right"] * 70]))
-    assert [answer["reward_score"] for answer in answers[:3]] == [1 + (skipped or 0), 0.25, 1 + (skipped or 0)]
+    assert scores(answers[:3]) == [1 + (skipped or 0), 0.25, 1 + (skipped or 0)]
     first, second = (answer["reward_extra_info"] for answer in answers[:2])
     assert (first["guerdon_status"], first["partial"]) == ("partial:skipped judged:ok", skipped or 0.0)
     assert (second["guerdon_status"], second["partial"]) == ("partial:ok judged:ok", 0.25)
@@ -181,10 +181,10 @@ def test_a_function_that_is_skipped_adds_its_otherwise(
 
 
 def test_a_response_of_which_all_is_skipped_or_mute_has_no_reward(make: Any, tokenizer: Any) -> None:
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:gated", "+reward.reward_kwargs.failed_reward=-1")
+    manager = make(dispatched("gated"), "+reward.reward_kwargs.failed_reward=-1")
     with pytest.warns(GuerdonWarning, match="all functions abstained or were skipped"):
         answers = ask(manager, make_data(tokenizer, ["mute", "right", "bad"]))
-    assert [answer["reward_score"] for answer in answers] == [-1.0, 1.0, -1.0]
+    assert scores(answers) == [-1.0, 1.0, -1.0]
     states = [answer["reward_extra_info"]["guerdon_status"] for answer in answers]
     assert states == ["partial:skipped judged:abstained", "partial:skipped judged:ok", "partial:skipped judged:error"]
     # No skipped sample is a failure: only those of the source are judged.
@@ -193,7 +193,7 @@ def test_a_response_of_which_all_is_skipped_or_mute_has_no_reward(make: Any, tok
 
 
 def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer: Any) -> None:
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=0")
+    manager = make(dispatched("dispatcher"), "+reward.reward_kwargs.failed_reward=0")
     answers = ask(manager, make_data(tokenizer, ["bad"] * 12))
     assert all("'length' failed on 12 of 12 samples" in str(error) for error in answers)
     assert all(isinstance(error, RewardFailureError) for error in answers)
@@ -210,34 +210,34 @@ def test_thousands_at_once_are_a_few_batches(make: Any, tokenizer: Any, monkeypa
     monkeypatch.setattr(manager.dispatcher, "ascore", counted)
     texts = [str(index if index % 3 else -1) for index in range(200)]
     answers = ask(manager, make_data(tokenizer, texts))
-    assert [answer["reward_score"] for answer in answers] == [float(index % 3 > 0) for index in range(200)]
+    assert scores(answers) == [float(index % 3 > 0) for index in range(200)]
     assert sizes == [64, 64, 64, 8]
 
 
 def test_groups_are_whole_and_in_order_however_responses_arrive(make: Any, tokenizer: Any) -> None:
     """Verl's session number is the order, where it gives one."""
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks")
+    manager = make(dispatched("ranks"))
     texts = ["aaaa", "b", "cc", "ddd", "e", "fff", "gg", "h"]
     data = make_data(tokenizer, texts, session_id=[0, 1, 2, 3] * 2)
     answers = ask(manager, data, order=[7, 2, 0, 5, 1, 3, 4, 6])
-    assert [answer["reward_score"] for answer in answers] == [3.0, 0.0, 1.0, 2.0, 0.0, 3.0, 2.0, 0.0]
+    assert scores(answers) == [3.0, 0.0, 1.0, 2.0, 0.0, 3.0, 2.0, 0.0]
 
 
 def test_a_field_that_verl_lacks_is_the_error_of_each_response_of_a_group(make: Any, tokenizer: Any) -> None:
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
+    manager = make(dispatched("noted_ranks"))
     without = make_data(tokenizer, ["a", "b", "c", "d"], session_id=[0, 1, 2, 3])
     del without.non_tensor_batch["reward_model"]
     assert all(isinstance(error, DataError) and "ground_truth" in str(error) for error in ask(manager, without))
 
 
 def test_validation_has_groups_of_its_own_size(make: Any, tokenizer: Any) -> None:
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "actor_rollout_ref.rollout.val_kwargs.n=2")
+    manager = make(dispatched("ranks"), "actor_rollout_ref.rollout.val_kwargs.n=2")
     data = make_data(tokenizer, ["aa", "b"], extra_info=[{"index": 0, "split": "test"}, {"index": 1, "split": "test"}])
-    assert [answer["reward_score"] for answer in ask(manager, data)] == [1.0, 0.0]
+    assert scores(ask(manager, data)) == [1.0, 0.0]
 
 
 def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenizer: Any) -> None:
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "+reward.reward_kwargs.group_timeout=0.2")
+    manager = make(dispatched("ranks"), "+reward.reward_kwargs.group_timeout=0.2")
     answers = ask(manager, make_data(tokenizer, ["a", "b", "c"]))
     assert all(isinstance(answer, DataError) and "3 of 4 responses" in str(answer) for answer in answers)
     without = make_data(tokenizer, ["a"])
@@ -245,42 +245,33 @@ def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenize
     assert "group_by" in str(ask(manager, without)[0])
 
 
+PLAIN = custom("plain_score")
+
+
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
         (["+reward.reward_kwargs.dispatcher=no_such.py:d"], "no file 'no_such.py'"),
-        ([f"+reward.reward_kwargs.dispatcher={REWARDS}:nothing"], "nothing"),
-        ([f"+reward.reward_kwargs.dispatcher={REWARDS}:plain_score"], "custom_reward_function.path"),
-        ([f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", *custom("plain_score")], "leave one out"),
-        ([*custom("plain_score"), "+reward.reward_kwargs.failed_reward=lowest"], "'group_mean'"),
-        ([*custom("plain_score"), "+reward.reward_kwargs.options.timeuot=1"], "timeuot"),
-        ([*custom("plain_score"), "+reward.reward_kwargs.dispacher=x"], "dispacher"),
-        ([*custom("plain_score"), *DAPO[:-1]], "max_resp_len=None"),
-        (
-            [*custom("plain_score"), *DAPO, "+reward.reward_kwargs.max_resp_len=7"],
-            "less than overlong_buffer_cfg.len=8",
-        ),
-        (
-            [*custom("plain_score"), *DAPO, "+reward.reward_kwargs.overlong_buffer_cfg.len=0"],
-            "overlong_buffer_cfg.len=0",
-        ),
-        ([*custom("plain_score"), *DAPO, "+reward.reward_kwargs.overlong_buffer_cfg.lenght=8"], "lenght"),
-        ([*custom("plain_score"), "+reward.reward_kwargs.overlong_buffer_cfg=8"], "overlong_buffer_cfg=8"),
-        (
-            [*custom("plain_score"), "reward.reward_model.enable=True", "reward.num_workers=3"],
-            "failed_reward=<a number>",
-        ),
-        ([*custom("plain_score"), "+reward.reward_kwargs.group_timeout=0"], "above 0"),
-        ([*custom("plain_score"), "+reward.reward_kwargs.group_by=null"], "the name of a field"),
-        ([*custom("plain_score"), "reward.num_workers=0"], "at least 1"),
+        ([dispatched("nothing")], "nothing"),
+        ([dispatched("plain_score")], "custom_reward_function.path"),
+        ([dispatched("dispatcher"), *PLAIN], "leave one out"),
+        ([*PLAIN, "+reward.reward_kwargs.failed_reward=lowest"], "'group_mean'"),
+        ([*PLAIN, "+reward.reward_kwargs.options.timeuot=1"], "timeuot"),
+        ([*PLAIN, "+reward.reward_kwargs.dispacher=x"], "dispacher"),
+        ([*PLAIN, *DAPO[:-1]], "max_resp_len=None"),
+        ([*PLAIN, *DAPO, "+reward.reward_kwargs.max_resp_len=7"], "less than overlong_buffer_cfg.len=8"),
+        ([*PLAIN, *DAPO, "+reward.reward_kwargs.overlong_buffer_cfg.len=0"], "overlong_buffer_cfg.len=0"),
+        ([*PLAIN, *DAPO, "+reward.reward_kwargs.overlong_buffer_cfg.lenght=8"], "lenght"),
+        ([*PLAIN, "+reward.reward_kwargs.overlong_buffer_cfg=8"], "overlong_buffer_cfg=8"),
+        ([*PLAIN, "reward.reward_model.enable=True", "reward.num_workers=3"], "failed_reward=<a number>"),
+        ([*PLAIN, "+reward.reward_kwargs.group_timeout=0"], "above 0"),
+        ([*PLAIN, "+reward.reward_kwargs.group_by=null"], "the name of a field"),
+        ([*PLAIN, "reward.num_workers=0"], "at least 1"),
         (custom("__doc__"), "not a function"),
-        (
-            ["reward.reward_model.enable=True", f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"],
-            "custom_reward_function.path",
-        ),
+        (["reward.reward_model.enable=True", dispatched("ranks")], "custom_reward_function.path"),
         (
             [
-                *custom("plain_score"),
+                *PLAIN,
                 "reward.reward_model.enable=True",
                 "reward.num_workers=3",
                 "+reward.reward_kwargs.failed_reward=group_mean",
@@ -297,7 +288,7 @@ def test_invalid_settings_are_refused_with_the_key_to_set(overrides: list[str], 
 
 def test_more_responses_than_ray_lets_workers_have_are_reported_with_the_number_to_set(make: Any) -> None:
     """4096 responses, each a call held on its way to the owner of its group, and there."""
-    many = [f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "data.train_batch_size=1024"]
+    many = [dispatched("ranks"), "data.train_batch_size=1024"]
     with pytest.warns(GuerdonWarning, match=r"4096 responses .* Set reward.num_workers=8\."):
         make(*many, "reward.num_workers=4")
     make(*many, "reward.num_workers=8")
@@ -306,7 +297,7 @@ def test_more_responses_than_ray_lets_workers_have_are_reported_with_the_number_
 def test_verls_default_function_works_too(make: Any, tokenizer: Any) -> None:
     data = make_data(tokenizer, ["#### 0", "#### 7"], data_source=["openai/gsm8k"] * 2)
     manager = make("+reward.reward_kwargs.options.lane=thread", "+reward.reward_kwargs.failed_reward=0")
-    assert [answer["reward_score"] for answer in ask(manager, data)] == [1.0, 0.0]
+    assert scores(ask(manager, data)) == [1.0, 0.0]
 
 
 def test_dapos_options_give_what_they_give_in_verls_own_manager(make: Any, base: Any, tokenizer: Any) -> None:
@@ -329,13 +320,8 @@ def test_dapos_options_give_what_they_give_in_verls_own_manager(make: Any, base:
 def test_a_failed_response_has_the_mean_of_what_the_others_are_trained_on(make: Any, tokenizer: Any) -> None:
     manager = make(*custom("compute_score"), *DAPO)
     with pytest.warns(GuerdonWarning):
-        scores = [
-            answer["reward_score"]
-            for answer in ask(
-                manager, make_data(tokenizer, ["a", "raise", "b" * 11, "c" * 15], session_id=[0, 1, 2, 3])
-            )
-        ]
-    assert scores == pytest.approx([1.0, (1.0 + 10.75 + 14.5) / 3, 10.75, 14.5])
+        answers = ask(manager, make_data(tokenizer, ["a", "raise", "b" * 11, "c" * 15], session_id=[0, 1, 2, 3]))
+    assert scores(answers) == pytest.approx([1.0, (1.0 + 10.75 + 14.5) / 3, 10.75, 14.5])
 
 
 def test_dapos_options_switched_off(make: Any, tokenizer: Any) -> None:
@@ -401,14 +387,14 @@ def test_a_scored_response_is_answered_while_others_of_its_prompt_are_missing(ma
 
     with pytest.warns(GuerdonWarning, match="the mean of the others of its prompt"):
         answers = asyncio.run(one_by_one())
-    assert [answer["reward_score"] for answer in answers] == [1.0, 3.0, 8.0, 4.0]
+    assert scores(answers) == [1.0, 3.0, 8.0, 4.0]
 
 
 def test_a_failed_response_has_the_mean_of_those_that_came(make: Any, tokenizer: Any) -> None:
     manager = make(*custom("compute_score"), "+reward.reward_kwargs.group_timeout=0.2")
     with pytest.warns(GuerdonWarning, match="the mean of the others of its prompt"):
         answers = ask(manager, make_data(tokenizer, ["a", "raise", "bcd", "d"]), order=[0, 1, 2])
-    assert [answer["reward_score"] for answer in answers] == [1.0, 2.0, 3.0]
+    assert scores(answers) == [1.0, 2.0, 3.0]
 
 
 def test_a_prompt_may_have_more_responses_than_the_configuration_says(make: Any, tokenizer: Any) -> None:
@@ -417,6 +403,6 @@ def test_a_prompt_may_have_more_responses_than_the_configuration_says(make: Any,
     manager = make(*custom("compute_score"))
     with pytest.warns(GuerdonWarning, match="no reward"):
         answers = ask(manager, make_data(tokenizer, texts, uid=uid, __rollout_n__=[6] * 6))
-    assert [answer["reward_score"] for answer in answers] == [1.0, 2.0, 3.0, 4.0, 5.0, 3.0]
+    assert scores(answers) == [1.0, 2.0, 3.0, 4.0, 5.0, 3.0]
     without = make_data(tokenizer, texts[:5], uid=uid[:5])
-    assert [answer["reward_score"] for answer in ask(manager, without)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert scores(ask(manager, without)) == [1.0, 2.0, 3.0, 4.0, 5.0]

@@ -19,9 +19,11 @@ pytest.importorskip("verl")
 
 import ray
 
+from tests.clock import eventually
+from tests.processes import gone
 from tests.ray.nodes import Nodes, wait_until_gone
 from tests.verl import rewards
-from tests.verl.verl_setup import make_config, make_data, reward_loop, scores_of
+from tests.verl.verl_setup import dispatched, make_config, make_data, reward_loop, scores_of
 
 from verl.utils import hf_tokenizer  # isort: skip # verl_setup imports verl without its warnings
 
@@ -39,12 +41,9 @@ def cluster() -> Iterator[Nodes]:
     """Two nodes; nothing of them is left."""
     nodes = Nodes([OTHER])
     yield nodes
-    started = psutil.Process().children(recursive=True)
+    started = [child.pid for child in psutil.Process().children(recursive=True)]
     nodes.close()
-    deadline = time.monotonic() + 60
-    while left := [one for one in started if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]:
-        assert time.monotonic() < deadline, f"processes are left: {left}"
-        time.sleep(0.1)
+    eventually(lambda: gone(started), "no process is left")
     wait_until_gone()
 
 
@@ -80,10 +79,8 @@ class Loop:
         """Ends the workers, which frees their names."""
         for worker in self.workers:
             ray.kill(worker)
-        deadline = time.monotonic() + 60
-        while any(name.startswith("reward_loop_worker") for name in ray.util.list_named_actors()):
-            assert time.monotonic() < deadline, "workers are left"
-            time.sleep(0.05)
+        actors = ray.util.list_named_actors
+        eventually(lambda: not any(name.startswith("reward_loop_worker") for name in actors()), "no worker is left")
 
 
 @final
@@ -108,10 +105,7 @@ class Batch:
         return Counter(self._log.read_text().split())
 
     def wait_for(self, calls: int) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while sum(self.calls().values()) < calls:
-            assert time.monotonic() < deadline, self.calls()
-            time.sleep(0.05)
+        eventually(lambda: sum(self.calls().values()) >= calls, "the functions are called", seconds=PATIENCE_S)
         time.sleep(0.5)  # answers are on their way
 
     def finish(self) -> Any:
@@ -122,7 +116,7 @@ class Batch:
         return self._result[0]
 
 
-GROUPS = (f"+reward.reward_kwargs.dispatcher={REWARDS}:held",)
+GROUPS = (dispatched("held"),)
 SINGLE = (
     f"reward.custom_reward_function.path={REWARDS}",
     "reward.custom_reward_function.name=held_score",
@@ -168,10 +162,7 @@ def _begin_groups(loop: Loop, folder: Path) -> tuple[Batch, list[list[str]]]:
 
 def _wait_until_dead(pid: int) -> None:
     """Those of a lost node end by themselves, a little later."""
-    deadline = time.monotonic() + PATIENCE_S
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "the worker is still there"
-        time.sleep(0.02)
+    eventually(lambda: gone([pid]), "the worker ends", seconds=PATIENCE_S)
 
 
 def _expect_ranks(batch: Batch, owned: list[list[str]], lost: int) -> None:

@@ -17,7 +17,7 @@ from tests.verl.cluster import ray_cluster
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]  # each of a dozen processes imports verl
 
-DISPATCHER = f"+reward.reward_kwargs.dispatcher={Path(rewards.__file__)}:"
+DISPATCHER = f"+reward.reward_kwargs.dispatcher={rewards.__file__}:"
 RANKS = {1: 0.0, 2: 1.0, 4: 3.0}  # of a group of four; `picky` fails on three letters
 MEAN = sum(RANKS.values()) / 3
 # That of the fourth is 0

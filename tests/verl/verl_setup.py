@@ -18,6 +18,8 @@ import yaml
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from tests.verl import rewards
+
 with warnings.catch_warnings():  # of what verl and Ray import
     warnings.simplefilter("ignore")
     import verl
@@ -100,6 +102,11 @@ def objects(values: list[Any]) -> np.ndarray:
     made = np.empty(len(values), dtype=object)
     made[:] = values
     return made
+
+
+def dispatched(name: str) -> str:
+    """The setting that has a dispatcher of `rewards` score."""
+    return f"+reward.reward_kwargs.dispatcher={rewards.__file__}:{name}"
 
 
 def scores_of(batch: DataProto) -> list[float]:

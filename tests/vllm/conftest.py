@@ -53,7 +53,6 @@ def _launch(config: pytest.Config) -> Server:
 
 
 def _end(config: pytest.Config) -> None:
-    """Ends the server, if there is one."""
     server = config.stash.get(_SERVER, None)
     if server is not None:
         del config.stash[_SERVER]

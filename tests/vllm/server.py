@@ -41,15 +41,7 @@ ENVIRONMENT = {
     # It would compile a small function of the sampler: ten seconds at the first request
     "TORCH_COMPILE_DISABLE": "1",
 }
-ARGUMENTS = (
-    "--max-model-len",
-    str(CONTEXT),
-    "--dtype",
-    "float32",
-    "--enforce-eager",
-    "--distributed-executor-backend",
-    "uni",
-)
+ARGUMENTS = f"--max-model-len {CONTEXT} --dtype float32 --enforce-eager --distributed-executor-backend uni".split()
 # A prompt taken in pieces and a seed together end the engine of vLLM 0.30 on a CPU ("CPU Generator
 # does not use offset").
 WHOLE = ("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(4 * CONTEXT))
@@ -128,9 +120,7 @@ class Server:
         try:
             os.killpg(process.pid, number)
             process.wait(ENDED_S)
-        except ProcessLookupError:
-            pass
-        except subprocess.TimeoutExpired:
+        except (ProcessLookupError, subprocess.TimeoutExpired):
             pass
         finally:
             _end_group(process.pid)

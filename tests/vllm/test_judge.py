@@ -1,18 +1,21 @@
-"""Judges on a real server: scores, many at a time, and a server that dies in mid-batch."""
+"""Judges on real servers: scores, many at a time, and a server that dies in mid-batch, alone and as
+one of two."""
 
 from __future__ import annotations
 
 import json
 import math
 import threading
+import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, judge, parse
+from guerdon import Dispatcher, Limit, RewardBatch, judge, parse
 from tests.vllm.server import Server
 
 PROMPT = "Is this right? {completion} Answer:"
@@ -68,20 +71,64 @@ def graded(server: Server, model: Path, **options: Any) -> Any:
     )
 
 
+def score_across_a_kill(dispatcher: Dispatcher, texts: list[str], server: Server, timeout: float) -> RewardBatch:
+    """Scores a batch in the middle of which a server is killed and started again."""
+    pending = dispatcher.submit(completions=texts)
+    next(iter(pending.groups()))
+    server.kill()
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    try:
+        return pending.result(timeout=timeout)
+    finally:
+        starting.join()
+
+
 def test_many_at_a_time_and_a_server_that_dies_in_mid_batch(server: Server, model: Path) -> None:
     """No sample is lost, and each has the score that it has on a server that lives."""
     with Dispatcher([graded(server, model)]) as dispatcher:
         expected = dispatcher.score(completions=TEXTS).rewards.ravel()
     assert np.isin(expected, [0.0, 1.0]).all()
     with Dispatcher([graded(server, model, retries=100)]) as dispatcher:
-        pending = dispatcher.submit(completions=TEXTS * 4)
-        next(iter(pending.groups()))
-        server.kill()
-        starting = threading.Thread(target=server.start)
-        starting.start()
-        try:
-            result = pending.result(timeout=400)
-        finally:
-            starting.join()
+        result = score_across_a_kill(dispatcher, TEXTS * 4, server, timeout=400)
     np.testing.assert_array_equal(result.rewards.ravel(), np.tile(expected, 4))
     assert result.attempts.max() > 1
+
+
+@pytest.fixture
+def second(model: Path, tmp_path: Path) -> Iterator[Server]:
+    server = Server(model, tmp_path / "log", adapters=False)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.mark.whole
+@pytest.mark.fault(
+    "one of two vLLM servers of a judge is killed in mid-batch and started again",
+    sees="every sample's score; the server is asked again once it answers",
+)
+def test_one_of_two_servers_dies_in_mid_batch_and_comes_back(server: Server, second: Server, model: Path) -> None:
+    # Different ones: identical calls in flight would be one request.
+    texts = [f"{index} and {index}" for index in range(160)]
+    with Dispatcher([graded(server, model)]) as dispatcher:
+        expected = dispatcher.score(completions=texts).rewards.ravel()
+    urls = [f"{one.url}/v1" for one in (server, second)]
+    asked = graded(server, model, base_url=urls, retries=3, keep_answers=True)
+    with Dispatcher([asked]) as dispatcher:
+        result = score_across_a_kill(dispatcher, texts, second, timeout=200)
+        np.testing.assert_array_equal(result.rewards.ravel(), expected)
+        before = dispatcher.endpoints("judge")[1].answered
+        for _ in range(10):
+            again = dispatcher.score(completions=texts)
+            np.testing.assert_array_equal(again.rewards.ravel(), expected)
+            if dispatcher.endpoints("judge")[1].answered > before:
+                break
+            time.sleep(1)
+        assert dispatcher.endpoints("judge")[1].answered > before
+    assert set(result.extra["judge/answer"]) <= {"yes", "no"}
+    used = result.usage["judge"]
+    assert used["requests"] - used["unknown"] >= len(texts)
+    assert used["prompt_tokens"] > 0 < used["completion_tokens"]

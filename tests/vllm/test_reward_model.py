@@ -19,7 +19,6 @@ from tests.vllm.test_judge import TEXTS
 
 @pytest.fixture(scope="module")
 def rewards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of a reward model."""
     folder = tmp_path_factory.mktemp("rewards")
     server = Server(make_reward_model(folder / "model"), folder / "log", "--runner", "pooling", adapters=False)
     try:

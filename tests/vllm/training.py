@@ -34,7 +34,6 @@ TRLAsyncGRPOTrainer = async_grpo.AsyncGRPOTrainer
 
 
 def stand_in(patch: pytest.MonkeyPatch) -> None:
-    """Puts the stand-ins in place."""
     kernels = SimpleNamespace(flash_attn_varlen_func=attention)
     patch.setattr(packing, "_flash_attn", lambda: kernels)
     patch.setattr(async_grpo_trainer, "get_peak_flops_per_device", lambda *_: None)
@@ -70,8 +69,21 @@ def make_data(rows: int) -> Dataset:
 
 
 def steps_of(trainer: Any) -> list[dict[str, Any]]:
-    """The log entries of the steps."""
     return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+def settings_of(server: Server, folder: Path) -> dict[str, Any]:
+    return {
+        "output_dir": str(folder),
+        "vllm_server_base_url": server.url,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "num_generations": 4,
+    }
 
 
 def make_trainer(
@@ -90,24 +102,16 @@ def make_trainer(
         more: For the trainer itself; `options` are the config's.
     """
     settings: dict[str, Any] = {
-        "output_dir": str(folder),
-        "vllm_server_base_url": server.url,
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
+        **settings_of(server, folder),
         "max_steps": 6,
         "learning_rate": 1e-2,
-        "num_generations": 4,
         "per_device_train_batch_size": 8,
         "max_completion_length": 8,
         "max_staleness": 3,
         "token_budget": 0,
         "request_timeout": 120,
+        **options,
     }
-    settings.update(options)
     return kind(
         str(server.model),
         functions,
@@ -136,28 +140,21 @@ def make_server_trainer(
     patch.setattr(VLLMClient, "init_communicator", lambda self, device: None)
     patch.setattr(VLLMGeneration, "sync_weights", lambda self: None)
     settings: dict[str, Any] = {
-        "output_dir": str(folder),
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
+        **settings_of(server, folder),
         "logging_steps": 1,
         "max_steps": 2,
         "learning_rate": 0.0,
-        "num_generations": 4,
         "per_device_train_batch_size": 4,
         "gradient_accumulation_steps": 4,
         "use_vllm": True,
         "vllm_mode": "server",
-        "vllm_server_base_url": server.url,
         "vllm_server_timeout": 30,
+        **options,
     }
     return kind(
         Qwen2ForCausalLM.from_pretrained(server.model),
         functions,
-        trl.GRPOConfig(**{**settings, **options}),
+        trl.GRPOConfig(**settings),
         data,
         processing_class=AutoTokenizer.from_pretrained(server.model),
         **more,

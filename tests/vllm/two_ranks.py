@@ -24,8 +24,6 @@ def weights_of(trainer: Any) -> list[float]:
 
 
 class Begin(TrainerCallback):
-    """Writes down what training begins with."""
-
     def __init__(self, report: dict[str, Any]) -> None:
         self.report = report
         self.trainer: Any = None

@@ -34,12 +34,10 @@ def test_messages_arrive_whole_whatever_the_pieces(ends: tuple[socket.socket, wi
     engine, link = ends
     texts = ["x" * 3000 + str(index) for index in range(64)]
     sent = [
-        frame_encoding.run(1, frame_encoding.values(64, 1, frame_encoding.plain_text(0, texts)), calls=64),
-        frame_encoding.run(
-            2, frame_encoding.values(2, 1, frame_encoding.plain_text(0, ["é", "ÿ"], "latin-1")), calls=2, names=["text"]
-        ),
-        frame_encoding.run(3, frame_encoding.values(1, 1, frame_encoding.plain_text(0, ["y" * (3 << 20)])), calls=1),
-        frame_encoding.run(4, frame_encoding.values(1, 1, frame_encoding.plain_text(0, ["z"])), calls=1),
+        frame_encoding.run(1, texts),
+        frame_encoding.run(2, ["é", "ÿ"], codec="latin-1", names=["text"]),
+        frame_encoding.run(3, ["y" * (3 << 20)]),
+        frame_encoding.run(4, ["z"]),
         frame_encoding.close(),
     ]
     sender = threading.Thread(target=_send_in_pieces, args=(engine, b"".join(sent)))
@@ -74,8 +72,7 @@ def test_a_large_message_is_moved_once_however_small_its_pieces(
     )
     engine, link = ends
     text = "y" * (8 << 20)
-    data = frame_encoding.run(1, frame_encoding.values(1, 1, frame_encoding.plain_text(0, [text])), calls=1)
-    sender = threading.Thread(target=_send_in_pieces, args=(engine, data))
+    sender = threading.Thread(target=_send_in_pieces, args=(engine, frame_encoding.run(1, [text])))
     sender.start()
     frame = link.next()
     sender.join()
@@ -114,9 +111,7 @@ def test_a_frame_costs_one_read_and_one_write(
     monkeypatch.setattr(link, "_socket", CountingSocket(link._socket))
     monkeypatch.setattr(wire, "os", None)
     for number in (1, 2):
-        engine.sendall(
-            frame_encoding.run(number, frame_encoding.values(1, 1, frame_encoding.plain_text(0, ["a"])), calls=1)
-        )
+        engine.sendall(frame_encoding.run(number, ["a"]))
         frame = link.next()
         assert frame is not None
         frame.release()

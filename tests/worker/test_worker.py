@@ -63,18 +63,8 @@ class Engine:
             assert part, "the worker is gone"
             self._rest += part
 
-    def run(self, frame: int, texts: list[str], **options: Any) -> None:
-        self.socket.sendall(
-            frame_encoding.run(
-                frame,
-                frame_encoding.values(len(texts), 1, frame_encoding.plain_text(0, texts)),
-                calls=len(texts),
-                **options,
-            )
-        )
-
-    def wait_for_claim(self, claim: int) -> None:
-        eventually(lambda: self.page.words[shared_page.PROGRESS] == claim)
+    def run(self, frame: int, texts: list[str]) -> None:
+        self.socket.sendall(frame_encoding.run(frame, texts))
 
 
 Start = Callable[..., Engine]
@@ -82,33 +72,14 @@ Start = Callable[..., Engine]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts workers for these targets, each with its recipe's changes."""
+    """Starts a worker for a target."""
     engines: list[Engine] = []
 
-    def begin(*targets: tuple[Any, dict[str, Any]]) -> Engine:
-        entries = [
-            {
-                "recipe": {
-                    "name": "f",
-                    "shape": "sample",
-                    "rowwise": False,
-                    "records": [],
-                    "stateful": False,
-                    **changes,
-                },
-                "target": ("value", pickle.dumps(target)),
-            }
-            for target, changes in targets
-        ]
-        serialized = pickle.dumps(
-            {
-                "sys_path": sys.path,
-                "main_path": None,
-                "main_name": None,
-                "stamps": {},
-                "functions": entries,
-            }
-        )
+    def begin(target: Any) -> Engine:
+        recipe = {"name": "f", "shape": "sample", "rowwise": False, "records": [], "stateful": False}
+        functions = [{"recipe": recipe, "target": ("value", pickle.dumps(target))}]
+        places = {"sys_path": sys.path, "main_path": None, "main_name": None, "stamps": {}}
+        serialized = pickle.dumps({**places, "functions": functions})
         ours, theirs = socket.socketpair()
         fd = os.memfd_create("page")
         os.ftruncate(fd, shared_page.SIZE)
@@ -140,33 +111,8 @@ def start() -> Iterator[Start]:
         engine.commands.release()
 
 
-def test_values_stand_in_the_half_of_their_frame(start: Start) -> None:
-    engine = start((work, {}))
-    for frame in (1, 2, 3):
-        engine.run(frame, [f"give {frame * 10 + index}" for index in range(5)])
-        assert engine.message() == (wire.DONE, 0, 5, frame, b"")
-        results = engine.page.results_of(frame)
-        assert list(results.values[:5]) == [frame * 10.0 + index for index in range(5)]
-        assert bytes(results.states[:5]) == bytes(5)
-        assert list(results.stamps[:6]) == sorted(results.stamps[:6])
-        assert engine.page.words[shared_page.DONE] == frame << 8 | 5
-        assert engine.page.words[shared_page.PROGRESS] == frame << 8
-
-
-def test_returned_calls_are_not_run(start: Start) -> None:
-    engine = start((work, {}))
-    engine.run(1, ["give 1", "sleep 3", "give 3", "give 4"])
-    engine.run(2, ["give 5"])
-    engine.wait_for_claim(1 << 8 | 2)
-    engine.commands[shared_page.TAKEN] = 2
-    assert engine.message() == (wire.DONE, 0, 2, 1, b"")
-    assert engine.message() == (wire.DONE, 0, 0, 2, b"")
-    engine.run(3, ["give 6"])
-    assert engine.message() == (wire.DONE, 0, 1, 3, b"")
-
-
 def test_a_timeout_is_reported_and_the_worker_retires(start: Start, tmp_path: Path) -> None:
-    engine = start((work, {}))
+    engine = start(work)
     engine.run(1, ["give 1", f"hang {tmp_path / 'inside'}", "give 3"])
     _fire(engine, 1 << 8 | 2, tmp_path / "inside")
     kind, flags, call, frame, body = engine.message()
@@ -177,7 +123,7 @@ def test_a_timeout_is_reported_and_the_worker_retires(start: Start, tmp_path: Pa
 
 
 def test_a_swallowed_timeout_retires_the_worker_too(start: Start, tmp_path: Path) -> None:
-    engine = start((work, {}))
+    engine = start(work)
     engine.run(1, [f"stubborn {tmp_path / 'inside'}", "give 2"])
     _fire(engine, 1 << 8 | 1, tmp_path / "inside")
     assert engine.message() == (wire.DONE, wire.RETIRE, 2, 1, b"")
@@ -185,7 +131,7 @@ def test_a_swallowed_timeout_retires_the_worker_too(start: Start, tmp_path: Path
 
 
 def test_a_late_signal_does_nothing(start: Start) -> None:
-    engine = start((work, {}))
+    engine = start(work)
     engine.run(1, ["give 1"])
     engine.message()
     engine.commands[shared_page.FIRE] = 1 << 8 | 1
@@ -196,7 +142,7 @@ def test_a_late_signal_does_nothing(start: Start) -> None:
 
 
 def test_a_target_that_cannot_be_loaded_says_so_each_time(start: Start) -> None:
-    engine = start((_Unloadable(), {}))
+    engine = start(_Unloadable())
     for frame in (1, 2):
         engine.run(frame, ["1"])
         kind, _, _, _, body = engine.message()
@@ -216,7 +162,7 @@ def _refuse() -> None:
 
 def _fire(engine: Engine, claim: int, inside: Path) -> None:
     """Lets a call run out of time once it is inside the function: a claim comes before that."""
-    engine.wait_for_claim(claim)
+    eventually(lambda: engine.page.words[shared_page.PROGRESS] == claim)
     eventually(inside.exists)
     engine.commands[shared_page.FIRE] = claim
     os.kill(engine.pid, signal.SIGURG)

@@ -18,7 +18,7 @@ an open batch would allocate all memory."""
 
 
 def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
-    """A count from 1 to `most`; None = the default."""
+    """Checks a count from 1 to `most`; None = the default."""
     if value is None:
         return None
     count = integer(value)
@@ -30,12 +30,12 @@ def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
 
 
 def seconds(option: str, value: object) -> float | None:
-    """A time; None = no limit."""
+    """Checks a time; None = no limit."""
     return None if value is None else bound(option, value, " or None for no limit")
 
 
 def bound(option: str, value: object, otherwise: str = "") -> float:
-    """A required time."""
+    """Checks a required time."""
     found = number(value)
     if not 0 < found < math.inf:
         raise wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
@@ -59,5 +59,5 @@ def patience(timeout: object) -> float | None:
 
 
 def wrong(option: str, value: object, expected: str) -> RegistrationError:
-    """The refusal of an option of a dispatcher or a batch."""
+    """Returns the error for an option of a dispatcher or a batch."""
     return RegistrationError(f"{option}={value!r}: expected {expected}.")

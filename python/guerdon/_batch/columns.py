@@ -68,12 +68,12 @@ def collect(
     *,
     singles: bool = False,
 ) -> Data:
-    """The batch as lists.
+    """Returns the batch as lists.
 
     Args:
         columns: Dataset columns by name, and what a trainer adds to them: ``environments``,
             ``trainer_state``. Recorders are left out.
-        singles: Whether a value that is no list may stand for every sample, as some trainers pass;
+        singles: Whether a single value may stand for every sample, as some trainers pass;
             else it is refused.
 
     Raises:
@@ -119,7 +119,7 @@ def refuse_singular(columns: Mapping[str, object]) -> None:
 
 
 def as_values(name: str, values: Any, samples: int | None = None) -> list[object]:
-    """A list of one value per sample, whatever kind of list it came as.
+    """Returns a list of one value per sample, from any kind of list.
 
     Args:
         values: A list, tuple, NumPy array, torch tensor, pandas Series, Arrow array, datasets

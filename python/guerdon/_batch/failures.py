@@ -62,7 +62,7 @@ class BatchFailures:
 
 
 def count(result: RewardBatch, specs: Sequence[FunctionSpec]) -> BatchFailures:
-    """The failures of a result."""
+    """Counts the failures of a result."""
     failures: dict[str, list[Failure]] = {}
     cancelled = False
     for failure in result.failures():
@@ -88,7 +88,7 @@ def first_failure_raises(counted: BatchFailures, specs: Sequence[FunctionSpec]) 
 
 
 def describe(function: str, failed: str, found: Sequence[tuple[int, FunctionFailures]], *, ranks: int) -> str:
-    """An error message.
+    """Returns an error message.
 
     Args:
         failed: On how many samples, and of which limit.

@@ -202,7 +202,7 @@ class PendingBatch:
         self._batch.cancel("interrupted")
 
     def _complete(self) -> RewardBatch:
-        """The result of the complete batch, however many failed."""
+        """Returns the result of the complete batch, however many samples failed."""
         with self._news:
             if self._built is None:
                 self._batch.release()
@@ -279,7 +279,7 @@ class PendingBatch:
             raise
 
     def _take(self) -> bool:
-        """Takes the groups that are complete, without waiting; whether there were any."""
+        """Takes the groups that are complete, without waiting; returns whether there were any."""
         taken = False
         with self._news:
             while True:

@@ -44,7 +44,7 @@ def spec_of(item: object) -> FunctionSpec:
     """The spec of one entry of a dispatcher's list.
 
     Raises:
-        RegistrationError: It is no reward function, or an invalid one.
+        RegistrationError: It is not a reward function, or an invalid one.
     """
     decorated = getattr(type(item), "__guerdon_decorated__", False)
     spec = getattr(item, "spec", None) if decorated else None

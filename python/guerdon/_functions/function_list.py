@@ -14,7 +14,7 @@ def checked_items(functions: object, dispatcher: type, column: type) -> tuple[ob
     """The items of the list; `dispatcher` and `column` are the classes of items to refuse.
 
     Raises:
-        RegistrationError: It is no list, or an item belongs to another dispatcher.
+        RegistrationError: It is not a list, or an item belongs to another dispatcher.
     """
     if isinstance(functions, dispatcher):
         raise RegistrationError("this is a Dispatcher already. Pass its functions, not the dispatcher.")

@@ -68,7 +68,7 @@ class Wants:
         records: Which of ``log_extra`` and ``log_metric`` it gets, by keyword.
         everything: TRL's batch contract with ``**kwargs``: it gets all that TRL passes.
         fixed: Names that a partial has set; ``**row`` doesn't get them.
-        reserved: Names of the contract for values that are no dataset columns.
+        reserved: Names of the contract for values that are not dataset columns.
         texts: Those annotated as ``str``.
     """
 

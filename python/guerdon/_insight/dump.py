@@ -158,7 +158,7 @@ class Dump(Sequence[InFlight]):
 
 
 def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[FunctionSpec], timeout: float) -> Dump:
-    """A dump of this engine; of none an empty one."""
+    """Takes a dump of this engine; without an engine an empty one."""
     if engine is None:
         return Dump((), {spec.name: 0 for spec in specs if spec.member_of is None}, ())
     calls = _here(engine, supervisor, specs)
@@ -212,7 +212,8 @@ def _here(engine: Engine, supervisor: StackSource | None, specs: Sequence[Functi
 
 
 def _read(one: BatchCall, supervisor: StackSource | None) -> tuple[str, list[StackFrame]] | None:
-    """The name of a call's thread or event loop and where it stands there; None of other calls."""
+    """Returns the name of a call's thread or event loop and its stack there; None for other
+    calls."""
     thread, on_loop = one["thread"], one["on_loop"]
     if supervisor is not None and thread is not None:
         number, ident = thread
@@ -223,7 +224,8 @@ def _read(one: BatchCall, supervisor: StackSource | None) -> tuple[str, list[Sta
 
 
 def _holder(one: BatchCall) -> int | str:
-    """Returns the process id of a call's worker, or the name of what has it."""
+    """Returns the process id of a call's worker, or the name of its thread, loop, server or
+    node."""
     return one["place"] if one["pid"] is None else one["pid"]
 
 

@@ -1,4 +1,4 @@
-"""One endpoint of a judge or reward service while it runs: what state it is in."""
+"""State of one endpoint of a judge or reward service while it runs."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _path(given: object) -> str:
     """The file's full name: where the program goes afterwards changes nothing."""
     try:
         path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else ""
-    except TypeError:  # its path is none
+    except TypeError:  # its path is not one
         path = ""
     if not isinstance(path, str) or not path:
         raise RegistrationError(f"Trace(path={given!r}): expected the name of a file, such as 'run.pftrace'.")

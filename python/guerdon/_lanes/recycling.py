@@ -1,4 +1,4 @@
-"""When workers of the process lane are replaced that could go on."""
+"""Bounds after which a healthy worker of the process lane is replaced."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def survey(journal: JournalParts, selection: Selection) -> Survey:
     """Read which rows a journal has.
 
     Raises:
-        DataError: There is no part, no row counts, or a row is of no known sample.
+        DataError: There is no part, no row counts, or a row belongs to an unknown sample.
     """
     journal.check_some()
     found = Survey(journal.parts, selection)

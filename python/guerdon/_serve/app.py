@@ -1,4 +1,4 @@
-"""The ASGI application: which path is answered by what; health, readiness and metrics."""
+"""The ASGI application: its routes, with health, readiness and metrics."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def read_tokens(path: str | None, environ: Mapping[str, str] = os.environ) -> tu
     """The tokens of the file, one a line, else the one of the environment; none without either.
 
     Raises:
-        ServerOptionError: The file can't be read or has none, or one of them is no token.
+        ServerOptionError: The file can't be read or has none, or one of them is not a token.
     """
     if path is not None:
         try:

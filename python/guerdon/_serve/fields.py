@@ -16,7 +16,7 @@ def list_of(fields: Mapping[str, Any], name: str, length: int | None = None) -> 
     """A list, of a length if that is known.
 
     Raises:
-        RequestError: 400, it is none.
+        RequestError: 400, it is something else.
     """
     value = fields.get(name)
     if not isinstance(value, list):
@@ -30,7 +30,7 @@ def text(fields: Mapping[str, Any], name: str) -> str:
     """A text.
 
     Raises:
-        RequestError: 400, it is none.
+        RequestError: 400, it is something else.
     """
     value = fields.get(name)
     if not isinstance(value, str):
@@ -64,7 +64,7 @@ def group_size(fields: Mapping[str, Any], query: Mapping[str, str]) -> int | Non
     """Completions per prompt, from the body or else from the address; None where neither says so.
 
     Raises:
-        RequestError: 400, it is no whole number of at least 1.
+        RequestError: 400, it is not a whole number of at least 1.
     """
     given: list[Any] = [fields[name] for name in GROUP_SIZE if fields.get(name) is not None]
     given += [

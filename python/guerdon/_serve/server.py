@@ -107,7 +107,8 @@ class RewardServer(uvicorn.Server):
             )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called in a signal handler; the base's would raise the signal again at the end."""
+        """Called in a signal handler; that of the base class would raise the signal again at the
+        end."""
         if not self.should_exit:
             self.should_exit = True
             return

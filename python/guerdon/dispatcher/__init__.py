@@ -326,7 +326,7 @@ class Dispatcher(ScoringMethods):
                 shown without stack.
 
         Raises:
-            RegistrationError: `timeout` is no such time.
+            RegistrationError: `timeout` is not a number of seconds.
 
         Examples:
             >>> from guerdon import Dispatcher, reward

@@ -44,7 +44,7 @@ class FrameworkSample:
         completion: A text or a list of messages.
         prompt: The same; None where the framework does not give it.
         completion_ids: Token ids; None where the framework does not give them.
-        columns: The dataset's fields; those with a name of the three above, or one that is no text,
+        columns: The dataset's fields; those whose name is one of the three above, or not a text,
             are left out.
     """
 
@@ -77,7 +77,7 @@ class SampleRewards:
 
     Raises:
         RegistrationError: A function of the dispatcher works on whole groups, or is a reward model,
-            or `failure_value` is no finite number.
+            or `failure_value` is not finite.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def reward_function(
         eos_token: Removed from the end of completions, which AReaL decodes with it.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
 
     Examples:
         >>> from guerdon import Dispatcher, reward
@@ -53,7 +53,7 @@ def async_reward_function(
     no second try; any number of calls run at once.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
     """
     return _PooledReward(dispatcher, failure_value, eos_token).acall
 

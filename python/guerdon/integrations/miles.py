@@ -18,6 +18,6 @@ def reward_function(dispatcher: Dispatcher, *, failure_value: float) -> Callable
     """Returns a custom reward for miles; see `guerdon.integrations.slime.reward_function`.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
     """
     return slime.reward_function(dispatcher, failure_value=failure_value, framework="miles")

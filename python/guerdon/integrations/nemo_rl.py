@@ -54,7 +54,7 @@ def reward_function(
         ``step(message_log_batch, metadata, return_extracted_answer=False)``.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
 
     Examples:
         >>> from guerdon import Dispatcher, reward

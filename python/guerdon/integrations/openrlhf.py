@@ -34,7 +34,7 @@ def reward_function(
         ``scores``, a tensor each, and ``extra_logs``.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
 
     Examples:
         >>> from guerdon import Dispatcher, reward

@@ -122,7 +122,7 @@ def instrument(
         events: ``"all"`` for an event of every scored or failed cell, ``"none"`` for none.
 
     Raises:
-        RegistrationError: `events` is none of these.
+        RegistrationError: `events` is not one of these.
 
     Examples:
         >>> import guerdon

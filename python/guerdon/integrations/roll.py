@@ -35,7 +35,7 @@ def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: fl
         ``response_level_rewards`` and ``scores``.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
     """
     scorer = SampleRewards(dispatcher, "ROLL", failure_value)
 

@@ -32,7 +32,7 @@ def reward_function(dispatcher: Dispatcher, *, failure_value: float) -> type[Any
         The class; it derives from ``skyrl_gym``'s ``BaseTextEnv`` where that is installed.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
 
     Examples:
         >>> from guerdon import Dispatcher, reward

@@ -35,7 +35,7 @@ def reward_function(
         ``async rm(args, sample_or_samples, **kwargs)``: a number, or a list of them.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
 
     Examples:
         >>> import asyncio, types

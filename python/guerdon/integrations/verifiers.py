@@ -33,7 +33,7 @@ def reward_function(
         ``async reward(task, trace)``.
 
     Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        RegistrationError: A function works on whole groups, or `failure_value` is not finite.
     """
     return _TaskReward(SampleRewards(dispatcher, "verifiers", failure_value, raises="its trace has an error"), name)
 

@@ -57,7 +57,7 @@ _CLOSERS: Final = ("</answer>", "}$", "}", "```", '"}')
 
 @dataclass(frozen=True)
 class Answer:
-    """The right and a wrong answer of one row."""
+    """The right answer of one row, and a wrong one."""
 
     row: int
     reference: str
@@ -111,7 +111,7 @@ class Calibration:
 
     @property
     def tells(self) -> bool:
-        """Returns whether scores depend on the reference at all."""
+        """Returns whether scores depend on the reference."""
         return bool(self.usable)
 
     def gain(self, row: int, score: Score) -> float | None:

@@ -1,4 +1,4 @@
-"""The usual forms of a right answer, and what stands in for a wrong one.
+"""The usual forms of a right answer, and substitutes for a wrong one.
 
 - A form is a template with ``{final}`` (the final answer: what follows ``####``, what the last
   ``\\boxed{}`` holds, else the whole text) and ``{reference}`` (the column as it is).
@@ -41,7 +41,7 @@ _REASONING_PART: Final = re.compile(r"<(think|reasoning)>.*?</\1>\s*", re.DOTALL
 
 @dataclass(frozen=True)
 class Form:
-    """One way to give a final answer: its name, its template, and what ends the answer in it."""
+    """One way to give a final answer: its name, its template, and the text that ends the answer."""
 
     name: str
     template: str
@@ -99,7 +99,7 @@ PROGRAM_FORMS: Final = (Form("as given", "{reference}"), Form("fenced", "```pyth
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """The template with the fields that `values` has; other braces stay."""
+    """Fills in the fields that `values` has; other braces stay."""
     return _FIELD.sub(lambda match: str(values.get(match[1], match[0])), template)
 
 
@@ -125,7 +125,8 @@ def answer_column(rows: Sequence[Mapping[str, Any]], wanted: Iterable[str], *, n
 
 
 def reference_text(value: Any) -> str | None:
-    """A reference as text: the first of several, ``ground_truth`` of an object; None if missing."""
+    """Returns a reference as text: the first of several, ``ground_truth`` of an object; None if
+    missing."""
     if isinstance(value, Mapping):
         inner = value.get("ground_truth", value.get("answer"))
         return json.dumps(value, ensure_ascii=False) if inner is None else reference_text(inner)
@@ -164,7 +165,7 @@ def wrong_answer(final: str, others: Iterable[str]) -> str:
     for other in others:
         number = as_number(other)
         if value is not None and number is not None:
-            # No tolerance takes one for the other, and none is a part of the other.
+            # No tolerance makes them equal, and neither contains the other.
             if abs(number - value) > 0.2 * max(abs(value), abs(number), 1.0) and not (final in other or other in final):
                 return other
         elif (

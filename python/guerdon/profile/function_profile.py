@@ -22,7 +22,7 @@ FORMAT: Final = 4
 
 
 def times_of(seconds: Sequence[float]) -> dict[str, float] | None:
-    """How many run times there are, their percentiles and the longest; None without any."""
+    """Returns the number of run times, their percentiles and the longest; None without any."""
     if not seconds:
         return None
     p50, p90, p99 = (float(each) for each in np.quantile(seconds, (0.5, 0.9, 0.99)))
@@ -174,7 +174,7 @@ class Profile:
 
     Attributes:
         rows: Rows that they were run on.
-        recorded: Whether the data has completions; else references stand in for them.
+        recorded: Whether the data has completions; otherwise references replace them.
         left_out: Rows that were not run, as they lack a completion and others have one.
         functions: By name.
         step: None where no function has times.

@@ -44,7 +44,7 @@ Scored = Callable[[Sequence[Case], int], Any]
 
 
 def longer(text: str) -> str:
-    """The same answer after words that say nothing, and said three times."""
+    """Returns the same answer after empty words, and given three times."""
     return f"{_PREAMBLE}\n\n{text}\n\nIn other words, and to say the same once more: {text}\n\nIn sum: {text}"
 
 
@@ -187,7 +187,7 @@ def _seconds(results: Sequence[Any], column: int) -> list[float]:
 
 
 def _answered(mine: FunctionProfile, check: str, rows: int, asked: int, results: Sequence[Any]) -> None:
-    """Notes whether a check had answers: without them it is not clean."""
+    """Records whether a check had answers: without them it is not clean."""
     if rows >= max(1, asked / 2):
         mine.checks.append(check)
         return
@@ -241,8 +241,8 @@ def _biased(
     other: Sequence[float],
     result: Any,
 ) -> None:
-    """Notes the shift from one form of the answers to another, that of `result`, with a finding
-    where it is clear."""
+    """Records the shift from one form of the answers to that of `result`, with a finding if it is
+    clear."""
     _answered(mine, "length-bias", shift.rows, len(rows), [result])
     mine.judge["length_bias"] = shift.to_dict()
     if not shift.clear:

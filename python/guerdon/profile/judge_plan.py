@@ -57,7 +57,7 @@ class JudgePlan:
 
 
 def is_judge(spec: FunctionSpec) -> bool:
-    """Returns whether a model is asked; reward services are no judges."""
+    """Returns whether the function calls a model; reward services are not judges."""
     made = getattr(spec.item, "_made", None)
     if spec.composition is not None:
         return any(is_judge(member) for member in spec.called)

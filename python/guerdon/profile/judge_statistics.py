@@ -12,7 +12,7 @@ import numpy as np
 __all__ = ["CHANCE", "Shift", "shift_of", "sign_test"]
 
 CHANCE: Final = 0.01
-"""A shift with a smaller p is no chance."""
+"""A shift with a smaller p is not chance."""
 
 _LEAST_SHARE: Final = 0.05
 

@@ -1,4 +1,4 @@
-"""A reward function that writes down what each of its calls takes, in the worker that runs it.
+"""A reward function that records the costs of each of its calls, in the worker that runs it.
 
 - It returns and raises what the function does; what it notes goes to a file, a line of JSON a call.
 - A call that never returns leaves no line: the engine's outcome tells of it.

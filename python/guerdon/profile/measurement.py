@@ -197,7 +197,7 @@ def _waits(found: Measurement) -> bool:
 
 
 def _time(found: Measurement, subject: Subject, cases: Sequence[Case]) -> None:
-    """Times of all samples, until time is up or too many hang."""
+    """Measures the times of all samples, until time is up or too many hang."""
     workers = _WAITING_WORKERS if _waits(found) else max(1, usable_cores() // 2)
     size = _size(subject)
     chunk = len(cases) if subject.batch else max(size, _CHUNK // size * size)
@@ -260,7 +260,7 @@ def _add(found: Measurement, subject: Subject, cases: Sequence[Case], scores: Se
 
 
 def _read_notes(found: Measurement, path: str) -> None:
-    """Fills in what the calls wrote down."""
+    """Reads the notes of the calls into the measurement."""
     notes = []
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:

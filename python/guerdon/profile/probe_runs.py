@@ -31,7 +31,7 @@ completions of the rows or references in their place."""
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One probe on one row, what became of it, and the scale on which that is read."""
+    """One probe on one row, with its outcome and the scale of that row."""
 
     probe: Probe
     case: Case
@@ -69,7 +69,7 @@ def probe_runs(subject: Subject) -> list[ProbeRun]:
                 continue
             text = completion_of(probe, row, calibration)
             if calibration.programs and probe.expect == "reject" and _holds_the_answer(calibration, row, text):
-                continue  # a right program is right, whatever is said of it
+                continue  # a right program is right, whatever text stands around it
             if text is not None:
                 chosen.append((probe, Case(row, subject.completion(text)), calibration))
         planned[probe.expect] += [chosen[place] for place in spread(range(len(chosen)), most)]

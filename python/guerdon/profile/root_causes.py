@@ -55,7 +55,7 @@ class RootCause:
     """One root cause.
 
     Attributes:
-        says: What the function does, after its name.
+        says: A clause about the function, to follow its name.
         findings: Those that it explains, the worst first.
     """
 

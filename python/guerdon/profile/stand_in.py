@@ -139,7 +139,7 @@ class StandIn:
         return list(await asyncio.gather(*map(one, calls)))
 
     def _changes(self, lists: Mapping[str, Any]) -> bool:
-        """Returns whether the function changes the values that it is given."""
+        """Returns whether the function changes its arguments."""
         before = copy.deepcopy(dict(lists))
         self._value(lists)
         return any(not _equal(value, before[name]) for name, value in lists.items())

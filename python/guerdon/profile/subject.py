@@ -98,8 +98,8 @@ class Subject:
         probes: In place of the package's, see `guerdon.profile.probes.load_probes`.
 
     Raises:
-        RegistrationError: It is no reward function.
-        DataError: There are no rows, or they are no mappings.
+        RegistrationError: It is not a reward function.
+        DataError: There are no rows, or they are not mappings.
 
     Examples:
         >>> from guerdon import reward
@@ -171,7 +171,8 @@ class Subject:
 
     @cached_property
     def _groups(self) -> list[list[int]]:
-        """Runs of rows with equal prompts; where some rows have completions, of these prompts."""
+        """Returns runs of rows with equal prompts; if some rows have completions, only runs of
+        their prompts."""
         runs = groupby(range(len(self.rows)), key=lambda row: str(self.rows[row].get("prompt")))
         groups = [list(run) for _, run in runs]
         return [group for group in groups if any(map(self._is_recorded, group))] or groups

@@ -25,7 +25,7 @@ def exact_match(column: str = "answer", *, tag: str | None = None, **options: Un
 
     Args:
         column: What it compares with: a text or a list of texts a sample; a number is the text that
-            ``str`` makes of it; None and NaN are no reference, and without one it abstains.
+            ``str`` makes of it; None and NaN are not references, and without one it abstains.
         tag: Compare what the last ``<tag>…</tag>`` of the completion holds, without white space
             around it; a completion without one gets 0.0.
         options: Those of `guerdon.reward` that `KernelOptions` names.

@@ -43,7 +43,7 @@ def assert_deterministic(function: object, rows: Sequence[Row], *, timeout: floa
     Raises:
         AssertionError: They don't, or no call gives a score; the message names the rows, and both
             values.
-        DataError: The rows are no mappings, or lack a column that the function asks for.
+        DataError: The rows are not mappings, or lack a column that the function asks for.
 
     Examples:
         >>> from guerdon import reward

@@ -1,4 +1,4 @@
-//! DNS with a short cache: one look-up, however many connections are made at once.
+//! DNS with a short cache: one look-up for all connections that are made at once.
 //!
 //! The system's resolver blocks a thread for each question. An answer is used for `TTL`; a failed
 //! look-up is repeated with the next connection.

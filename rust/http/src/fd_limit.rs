@@ -23,7 +23,7 @@ pub struct TooFewDescriptors {
     pub needed: usize,
     pub free: usize,
     pub limit: usize,
-    /// Not counting those connections.
+    /// Files that are open beside those connections.
     pub used: usize,
 }
 

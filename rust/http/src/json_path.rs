@@ -20,7 +20,7 @@ impl JsonPath {
         parts.iter().all(|part| !part.is_empty()).then_some(Self(parts))
     }
 
-    /// Takes the values there out of JSON that is not built; false if the way ends before.
+    /// Takes the values there out of JSON that is not built; false if the path leads nowhere.
     pub fn walk<'a>(&self, json: &'a RawValue, take: &mut dyn FnMut(&'a RawValue)) -> bool {
         walk(&self.0, json, take)
     }
@@ -30,7 +30,7 @@ impl JsonPath {
         self.all(value)?.into_iter().next()
     }
 
-    /// The values there; `None` if the way ends before.
+    /// The values there; `None` if the path leads nowhere.
     pub fn all<'a>(&self, value: &'a Value) -> Option<Vec<&'a Value>> {
         let mut found = vec![value];
         for part in &self.0 {

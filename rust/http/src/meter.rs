@@ -82,8 +82,8 @@ impl<'a> Meter<'a> {
         Self { tariff, clock, counted: Mutex::default() }
     }
 
-    /// Starts a request whose body has `bytes` bytes; `Err` says why it may not go. Dropped before
-    /// it has `progress`ed to a connection, it is none.
+    /// Starts a request whose body has `bytes` bytes; `Err` says why it may not go. It does not
+    /// count if it is dropped before its `progress` reached a connection.
     pub async fn begin<'b>(&'b self, bytes: usize, progress: &'b Progress) -> Result<MeteredRequest<'b>, String> {
         let mut request = MeteredRequest {
             meter: self,
@@ -176,7 +176,7 @@ impl<'a> MeteredRequest<'a> {
         self.meter.counted.lock().to_parse = Some(answer);
     }
 
-    /// It found no server: it is none.
+    /// It found no server, and does not count.
     pub fn unsent(&mut self) {
         self.end(Usage::default(), Cost::Free);
     }

@@ -39,8 +39,8 @@ pub fn text(given: Raw<'_>) -> Option<String> {
     whole.or_else(|| serde_json::Deserializer::from_str(given).deserialize_bytes(Lossy).ok())
 }
 
-/// A count: a number of at least 0. One that no server can mean (1e30) is none: it would use up
-/// caps and rates for ever.
+/// A count: a number of at least 0. A number that no server can mean (1e30) is not one: it would
+/// use up caps and rates for ever.
 pub fn count(given: Raw<'_>) -> Option<u64> {
     let number = number(given);
     (0.0..=MOST_COUNTED).contains(&number).then_some(number as u64)
@@ -301,7 +301,7 @@ pub fn object<'a, const N: usize>(given: Raw<'a>, names: [&str; N]) -> serde_jso
     Names::of(names).take(serde_json::Deserializer::from_str(given.get())).map(|(found, _)| present(found))
 }
 
-/// The same where nothing is decided by it: all are missing where it is no such object.
+/// The same for an optional object: all are missing if it is not an object.
 pub fn within<'a, const N: usize>(given: Raw<'a>, names: [&str; N]) -> [Raw<'a>; N] {
     object(given, names).unwrap_or([None; N])
 }

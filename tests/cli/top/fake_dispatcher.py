@@ -28,7 +28,17 @@ STACK = "".join(
 
 def state(pid: int, rank: int | None = 0, **changes: Any) -> dict[str, Any]:
     """A busy dispatcher's."""
-    times = {"p50": 0.012, "p90": 0.8, "p99": 2.5}
+    spread = {"p50": 0.012, "p90": 0.8, "p99": 2.5}
+    times = {"run_s": spread, "queue_s": spread}
+    counts = {"ok": 1000, "timeout": 3, "error": 1}
+    correct = {"name": "correct", "lane": "process", "open_cells": 300, "in_flight": 2, "counts": counts, "rate": 52.5}
+    counts = {"ok": 80, "abstained": 2}
+    helpful = {"name": "helpful", "lane": "http", "open_cells": 20, "in_flight": 1, "counts": counts, "rate": 4.0}
+    asked = {"function": "helpful", "sample": 9, "seconds": 4.0, "stack": None}
+    runs = {"function": "correct", "sample": 3, "seconds": 71.5, "stack": STACK, "samples": 1, "batch": 7}
+    starts = {"function": "correct", "sample": 4, "seconds": 1.25, "stack": None, "samples": 8}
+    replies = {"answered": 82, "failed": 7, "p50_s": 0.4}
+    endpoint = {"function": "helpful", "url": "http://judge:8000/v1", "breaker": "open", "in_flight": 1}
     return {
         "version": "0.1.0",
         "pid": pid,
@@ -37,60 +47,14 @@ def state(pid: int, rank: int | None = 0, **changes: Any) -> dict[str, Any]:
         "python": "3.11.9",
         "program": "/home/user/train.py",
         "started": 1.7e9,
-        "functions": [
-            {
-                "name": "correct",
-                "lane": "process",
-                "open_cells": 300,
-                "in_flight": 2,
-                "counts": {"ok": 1000, "timeout": 3, "error": 1},
-                "rate": 52.5,
-                "run_s": times,
-                "queue_s": times,
-            },
-            {
-                "name": "helpful",
-                "lane": "http",
-                "open_cells": 20,
-                "in_flight": 1,
-                "counts": {"ok": 80, "abstained": 2},
-                "rate": 4.0,
-                "run_s": times,
-                "queue_s": times,
-            },
-        ],
+        "functions": [correct | times, helpful | times],
         "workers": [{"pid": 501, "function": "correct"}, {"pid": 502, "function": None}],
         "in_flight": [
-            {
-                "function": "helpful",
-                "sample": 9,
-                "seconds": 4.0,
-                "stack": None,
-                "place": "judge:8000",
-                "no_stack": "it waits for an answer",
-            },
-            {
-                "function": "correct",
-                "sample": 3,
-                "seconds": 71.5,
-                "stack": STACK,
-                "place": "501",
-                "samples": 1,
-                "batch": 7,
-            },
-            {"function": "correct", "sample": 4, "seconds": 1.25, "stack": None, "place": "502", "samples": 8},
+            asked | {"place": "judge:8000", "no_stack": "it waits for an answer"},
+            runs | {"place": "501"},
+            starts | {"place": "502"},
         ],
-        "endpoints": [
-            {
-                "function": "helpful",
-                "url": "http://judge:8000/v1",
-                "breaker": "open",
-                "in_flight": 1,
-                "answered": 82,
-                "failed": 7,
-                "p50_s": 0.4,
-            }
-        ],
+        "endpoints": [endpoint | replies],
         "stats": {"worker_restarts": 2, "kills": 1, "open_batches": 3},
         **changes,
     }

@@ -125,6 +125,11 @@ def test_the_screen_shows_functions_calls_and_the_selected_stack(fake: Fake, ter
     fake(4711)
     shown = terminal()
     shown.wait("helpful")
+    shown.raw.clear()
+    shown.read(1.0)
+    assert b"\x1b[2J" not in shown.raw, "a frame is written over the last one"
+    assert b"\x1b[H" in shown.raw
+    shown.type("\x1a")  # Ctrl-Z does nothing
     shown.wait(lambda: "process 4711" in shown.lines[0])
     shown.wait_for_order("correct[3]", "helpful[9]")
     shown.wait_for_order("helpful[9]", "correct[4-11]")
@@ -176,16 +181,6 @@ def test_without_colour_nothing_is_coloured(fake: Fake, terminal: Start) -> None
     shown.wait("helpful")
     assert b"\x1b[31" not in shown.raw
     assert b"\x1b[33" not in shown.raw
-
-
-def test_a_frame_is_written_over_the_last_one_without_clearing(fake: Fake, terminal: Start) -> None:
-    fake(4711)
-    shown = terminal()
-    shown.wait("helpful")
-    shown.raw.clear()
-    shown.read(1.0)
-    assert b"\x1b[2J" not in shown.raw
-    assert b"\x1b[H" in shown.raw
 
 
 @pytest.mark.fault(
@@ -260,15 +255,6 @@ def test_signals_leave_a_clean_terminal(fake: Fake, terminal: Start, number: sig
     assert shown.end() == 128 + number
     assert shown.is_as_before()
     assert b"Traceback" not in shown.raw
-
-
-def test_ctrl_z_does_nothing(fake: Fake, terminal: Start) -> None:
-    fake(4711)
-    shown = terminal()
-    shown.wait("helpful")
-    shown.type("\x1a")
-    shown.type("j")
-    shown.wait("return abs(left - right) < 1e-9")
 
 
 def test_many_looks_leave_no_descriptor(fake: Fake) -> None:

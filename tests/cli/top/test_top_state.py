@@ -7,12 +7,14 @@ import os
 import unicodedata
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from guerdon.cli.top.board import SeenProgram
 from guerdon.cli.top.state import State, failed, parsed
 from guerdon.cli.top.state import read as read_parsed
 from guerdon.cli.top.tables import endpoints_table, functions_table, merged, seconds
@@ -31,8 +33,12 @@ def read(answer: bytes, pid: int) -> State:
     return read_parsed(parsed(answer), pid)
 
 
+def read_state(pid: int = 1, **changes: Any) -> State:
+    return read(json.dumps(state(pid, **changes)).encode(), pid)
+
+
 def test_a_state_is_read() -> None:
-    process = read(json.dumps(state(77, rank=3)).encode(), 77)
+    process = read_state(77, rank=3)
     assert (process["program"], process["pid"], process["rank"]) == ("train.py", 77, 3)
     assert sum(function["open_cells"] for function in process["functions"]) == 320
     assert sum(map(failed, process["functions"])) == 4
@@ -45,14 +51,13 @@ def test_a_state_is_read() -> None:
 
 @pytest.mark.parametrize(("in_flight", "running"), [(3, [9, 1]), (200, [2, 1])])
 def test_samples_that_run_are_counted_where_all_calls_are_listed(in_flight: int, running: list[int]) -> None:
-    answer = json.dumps(state(1, calls_in_flight=in_flight)).encode()
-    assert [function["in_flight"] for function in read(answer, 1)["functions"]] == running
+    assert [each["in_flight"] for each in read_state(calls_in_flight=in_flight)["functions"]] == running
 
 
 @pytest.mark.parametrize(("nodes", "running"), [([], 0), ([{"name": "a"}], 2)])
 def test_calls_do_not_run_before_the_first_worker(nodes: list[dict[str, str]], running: int) -> None:
-    answer = json.dumps(state(1, calls_in_flight=0, in_flight=[], workers=[], nodes=nodes)).encode()
-    assert [function["in_flight"] for function in read(answer, 1)["functions"]] == [running, 1]
+    found = read_state(calls_in_flight=0, in_flight=[], workers=[], nodes=nodes)
+    assert [function["in_flight"] for function in found["functions"]] == [running, 1]
 
 
 @settings(max_examples=max(1, settings().max_examples // 4))
@@ -87,9 +92,7 @@ def test_invalid_state_is_a_value_error(answer: bytes) -> None:
 
 
 def test_functions_of_one_name_are_added_up() -> None:
-    from guerdon.cli.top.board import SeenProgram
-
-    ranks = [read(json.dumps(state(pid, rank=pid)).encode(), pid) for pid in (1, 2, 3)]
+    ranks = [read_state(pid, rank=pid) for pid in (1, 2, 3)]
     live = [SeenProgram(ranks[0], ""), SeenProgram(ranks[1], "no answer for 9 s"), SeenProgram(ranks[2], "ended")]
     correct, helpful = merged(live, "functions", "name", "lane")
     assert (correct["name"], correct["rate"], correct["in_flight"]) == ("correct", 105.0, 18)
@@ -113,9 +116,7 @@ def test_functions_of_one_name_are_added_up() -> None:
 def test_functions_and_endpoints_of_each_program_are_apart(
     processes: list[tuple[int, int | None, str]], programs: list[str]
 ) -> None:
-    from guerdon.cli.top.board import SeenProgram
-
-    states = [read(json.dumps(state(pid, rank=rank, program=path)).encode(), pid) for pid, rank, path in processes]
+    states = [read_state(pid, rank=rank, program=path) for pid, rank, path in processes]
     seen = [SeenProgram(each, "") for each in states]
     found, shown = merged(seen, "functions", "name", "lane"), merged(seen, "endpoints", "function", "url")
     stream = StringIO()
@@ -134,25 +135,15 @@ def test_a_call_stands_at_the_users_line() -> None:
         '  File "/home/me/.venv/lib/python3.11/site-packages/x.py", line 3, in deep',
     ]
     call = {"function": "correct", "stack": "\n".join(stack)}
-    (row,) = read(json.dumps(state(1, in_flight=[call])).encode(), 1)["in_flight"]
+    (row,) = read_state(in_flight=[call])["in_flight"]
     assert row["at"] == "/home/me/rewards.py, line 12, in correct"
 
 
 def test_a_process_that_ended_or_does_not_answer_has_one_line() -> None:
-    from guerdon.cli.top.board import SeenProgram
     from guerdon.cli.top.layout import print_once
 
-    def one(pid: int, condition: str) -> SeenProgram:
-        return SeenProgram(read(json.dumps(state(pid, rank=0)).encode(), pid), condition)
-
-    seen = [
-        one(11, "ended"),
-        one(12, "ended"),
-        one(11, ""),
-        one(12, "ended"),
-        one(13, "no answer for 9 s"),
-        one(14, ""),
-    ]
+    conditions = [(11, "ended"), (12, "ended"), (11, ""), (12, "ended"), (13, "no answer for 9 s"), (14, "")]
+    seen = [SeenProgram(read_state(pid), condition) for pid, condition in conditions]
     stream = StringIO()
     print_once(stream, seen, 130)
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("process ")]

@@ -24,13 +24,17 @@ from guerdon._lanes.remote.shared_engine import cluster as shared
 @reward(timeout=60)
 def waits(text: str, seconds: float, log: str) -> float:
     """A core's work, faked by waiting; what ran is in the log."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, f"{text}\n".encode())
-    os.close(descriptor)
+    note(log, text)
     if text.startswith("poison"):
         die(text)
     time.sleep(seconds)
     return float(len(text))
+
+
+def note(log: str, line: str) -> None:
+    """Appends a line; whole, whoever else does."""
+    with open(log, "ab", buffering=0) as file:
+        file.write(f"{line}\n".encode())
 
 
 def die(text: str) -> None:
@@ -46,12 +50,9 @@ def die(text: str) -> None:
 
 @reward(limit=Limit(concurrency=1))
 def alone(text: str, seconds: float, log: str) -> float:
-    """Logs when it ran."""
     begun = time.monotonic()
     time.sleep(seconds)
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, f"{begun} {time.monotonic()}\n".encode())
-    os.close(descriptor)
+    note(log, f"{begun} {time.monotonic()}")
     return float(len(text))
 
 

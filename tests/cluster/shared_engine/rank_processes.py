@@ -53,7 +53,6 @@ class Rank:
         self.says(texts=texts, seconds=seconds if isinstance(seconds, list) else [seconds] * len(texts))
 
     def answer(self) -> dict[str, Any]:
-        """What it did."""
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], LONGEST_S)
         assert ready, f"rank {self.number} does not answer"
@@ -107,21 +106,15 @@ class Launch:
         return sorted(path.name for path in meeting.iterdir()) if meeting.is_dir() else []
 
     def engines(self) -> list[int]:
-        """The processes that hold an engine of this launch, zombies too."""
+        """The processes that hold an engine of this launch."""
         return [
-            process for process in children_of_session("guerdon: the engine of this host") if self._is_ours(process)
+            process for process in self.processes() if _holds(process, "cmdline", "guerdon: the engine of this host")
         ]
 
     def processes(self) -> list[int]:
         """All that this launch has started, whoever started it: workers and zygotes too."""
-        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and self._is_ours(int(entry))]
-
-    def _is_ours(self, process: int) -> bool:
-        try:
-            environ = Path(f"/proc/{process}/environ").read_bytes()
-        except OSError:
-            return False
-        return os.fsencode(f"XDG_RUNTIME_DIR={self.folder}") in environ.split(b"\0")
+        ours = f"XDG_RUNTIME_DIR={self.folder}"
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _holds(int(entry), "environ", ours)]
 
     def end(self) -> None:
         """Ends all, and looks at what is left."""
@@ -130,16 +123,12 @@ class Launch:
         eventually(lambda: not (self.processes() or self.files()))
 
 
-def children_of_session(title: str) -> Iterator[int]:
-    """Processes with this among their arguments."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                arguments = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if title.encode() in arguments:
-                yield int(entry)
+def _holds(process: int, file: str, part: str) -> bool:
+    """Returns whether a process has this among its arguments or its environment."""
+    try:
+        return os.fsencode(part) in Path(f"/proc/{process}/{file}").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return False
 
 
 @contextmanager

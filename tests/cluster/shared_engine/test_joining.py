@@ -104,13 +104,17 @@ def test_the_first_starts_it_and_the_others_connect(meeting: Meeting) -> None:
         started[0].kill()
 
 
+def assert_another_starts(meeting: Meeting, timeout: float = 5.0) -> None:
+    started: list[FakeEngine] = []
+    assert joined(meeting, lambda: started.append(FakeEngine(meeting)), timeout).started
+    started[0].kill()
+
+
 @pytest.mark.fault("files of a shared engine that was killed", sees="another engine")
 def test_the_socket_of_a_killed_engine_is_replaced(meeting: Meeting) -> None:
     FakeEngine(meeting).kill()
     assert meeting.socket.exists()
-    started: list[FakeEngine] = []
-    assert joined(meeting, lambda: started.append(FakeEngine(meeting))).started
-    started[0].kill()
+    assert_another_starts(meeting)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +182,8 @@ def test_a_stopped_engine_is_killed_and_replaced(meeting: Meeting) -> None:
     )
     with started_python(program, meeting.socket, says="up") as stopped:
         stopped.send_signal(signal.SIGSTOP)
-        started: list[FakeEngine] = []
-        assert joined(meeting, lambda: started.append(FakeEngine(meeting)), timeout=0.2).started
+        assert_another_starts(meeting, timeout=0.2)
         assert stopped.wait() == -signal.SIGKILL
-        started[0].kill()
 
 
 def test_lock_wait_covers_the_start_of_an_engine() -> None:

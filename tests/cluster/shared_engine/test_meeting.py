@@ -8,11 +8,9 @@ import os
 import socket
 import stat
 import struct
-import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ import pytest
 from guerdon._lanes.remote.shared_engine import greeting
 from guerdon._lanes.remote.shared_engine.meeting import JoinError, Meeting, meeting_of, remove_stale
 from guerdon._system import cpu_count, launcher
+from tests.processes import run_python
 
 LAUNCH = {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a run"}
 
@@ -82,11 +81,15 @@ def test_a_folder_that_others_can_enter_will_not_do(
     assert meeting.lock.parent == other / f"guerdon-{os.getuid()}"
 
 
-def test_no_folder_at_all_is_reported(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setattr("guerdon._system.socket_folders.tempfile.gettempdir", lambda: str(tmp_path / "file"))
-    with pytest.raises(JoinError, match="Not a directory"):
-        meeting_of(b"functions", ["f"], {**environ, "XDG_RUNTIME_DIR": str(tmp_path / "file")})
+@pytest.mark.parametrize(("name", "reason"), [("file", "Not a directory"), ("x" * 90, "too long for a socket")])
+def test_folders_that_cannot_have_sockets_are_reported(
+    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / name
+    folder.touch() if name == "file" else folder.mkdir()
+    monkeypatch.setattr("guerdon._system.socket_folders.tempfile.gettempdir", lambda: str(folder))
+    with pytest.raises(JoinError, match=reason):
+        meeting_of(b"functions", ["f"], {**LAUNCH, "XDG_RUNTIME_DIR": str(folder)})
 
 
 @pytest.mark.fault(
@@ -103,48 +106,18 @@ def test_no_folder_for_temporary_files_is_reported(environ: dict[str, str], monk
         meeting_of(b"functions", ["f"], LAUNCH)
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deep = tmp_path / ("x" * 90)
-    deep.mkdir()
-    monkeypatch.setattr("guerdon._system.socket_folders.tempfile.gettempdir", lambda: str(deep))
-    with pytest.raises(JoinError, match="too long for a socket"):
-        meeting_of(b"functions", ["f"], {**LAUNCH, "XDG_RUNTIME_DIR": str(deep)})
-
-
-def test_one_at_a_time_has_the_lock(meeting: Meeting) -> None:
-    inside, most, done = 0, 0, []
-
-    def enter() -> None:
-        nonlocal inside, most
-        with meeting.locked():
-            inside += 1
-            most = max(most, inside)
-            time.sleep(0.002)
-            inside -= 1
-        done.append(1)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: enter(), range(8)))
-    assert (most, len(done)) == (1, 8)
-
-
 def test_a_lock_that_nobody_gives_back_is_not_waited_for(meeting: Meeting) -> None:
     with meeting.locked(), pytest.raises(JoinError, match="holds the lock"), meeting.locked(0.05):
         pass
 
 
-def test_the_lock_of_a_process_that_died_is_free(meeting: Meeting) -> None:
+def test_a_lock_ends_with_its_process_and_a_child_that_was_forked_under_it_does_not_keep_it(meeting: Meeting) -> None:
     child = os.fork()
     if child == 0:
         with meeting.locked():
             os._exit(0)
     os.waitpid(child, 0)
     with meeting.locked(0.0):
-        pass
-
-
-def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(meeting: Meeting) -> None:
-    with meeting.locked():
         ended, ending = os.pipe()
         child = os.fork()
         if child == 0:
@@ -271,9 +244,8 @@ def test_ranks_with_other_hash_seeds_have_the_same_functions(tmp_path: Path) -> 
     program.write_text(PROGRAM)
 
     def digest(seed: str, timeout: str) -> str:
-        environ = {**os.environ, "PYTHONHASHSEED": seed, "RANK": seed, "SOME_TOKEN" + seed: "secret"}
-        command = [sys.executable, str(program), timeout]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+        environ = {"PYTHONHASHSEED": seed, "RANK": seed, "SOME_TOKEN" + seed: "secret"}
+        return run_python(program, timeout, env=environ).stdout
 
     first = digest("1", "2")
     assert len(first) == 65

@@ -36,6 +36,13 @@ def engine_of(answer: dict[str, Any]) -> tuple[str, str]:
     return name, node["state"]
 
 
+def begun(launch: Launch, number: int, **options: Any) -> tuple[Rank, tuple[str, str]]:
+    """A rank that has scored something, and its engine."""
+    rank = launch.start(number, **options)
+    rank.score(["first"], 0.0)
+    return rank, engine_of(rank.answer())
+
+
 def scored(rank: Rank, seconds: float = 0.0) -> dict[str, Any]:
     rank.score(TEXTS, seconds)
     return rank.answer()
@@ -65,12 +72,14 @@ def test_ranks_that_start_at_the_same_instant_share_one_engine(launch: Launch) -
     assert set(launch.ran().values()) == {2}
 
 
-def test_a_rank_alone_and_one_that_comes_late(launch: Launch) -> None:
+def test_a_rank_that_comes_late_has_the_engine_after_the_first_has_ended(launch: Launch) -> None:
     first = launch.start(0)
     alone = scored(first)
     assert_right(alone)
     second = launch.start(1)
     assert engine_of(scored(second)) == engine_of(alone)
+    first.end()
+    assert_right(scored(second), engine_of(alone))
 
 
 @pytest.mark.fault(
@@ -88,15 +97,6 @@ def test_ranks_whose_functions_differ_are_warned(launch: Launch) -> None:
     (warning,) = others["warnings"]
     assert "have 2 engines, with 4 workers each" in warning
     assert "'waits', 'rank_seen'" in warning
-
-
-def test_the_engine_lives_on_without_the_rank_that_started_it(launch: Launch) -> None:
-    first = launch.start(0)
-    engine = engine_of(scored(first))
-    second = launch.start(1)
-    scored(second)
-    first.end()
-    assert_right(scored(second), engine)
 
 
 def test_cores_go_where_the_work_is(launch: Launch) -> None:
@@ -132,19 +132,37 @@ def wait_for_the_end_of(engines: list[int]) -> None:
     eventually(lambda: not any(Path(f"/proc/{process}").exists() for process in engines), gone)
 
 
-def begin_slow_batches(launch: Launch, **options: Any) -> list[Rank]:
-    ranks = [launch.start(number, **options) for number in range(2)]
+@pytest.mark.parametrize(
+    ("number", "options", "most_again"),
+    [
+        fault(
+            "the process of the engine that ranks share is killed in mid-batch",
+            sees="all values; one warning on each rank, which goes on with workers of its own",
+            # Four workers had a call in hand each, and perhaps one more that they had just begun.
+            of=(signal.SIGKILL, {}, 8),
+        ),
+        fault(
+            "the process of the engine that ranks share is stopped in mid-batch",
+            sees="the same, after 10 s of silence, and that process is killed",
+            # Its workers went on with the frames that they had until they were killed with it.
+            of=(signal.SIGSTOP, {"silence": 3.0}, 2 * len(TEXTS)),
+        ),
+    ],
+)
+def test_fault_shared_engine_killed_or_stopped(
+    launch: Launch, number: int, options: dict[str, Any], most_again: int
+) -> None:
+    """Nothing is lost, little runs twice and nothing three times, and each rank says it once."""
+    ranks = [launch.start(rank, **options) for rank in range(2)]
     for rank in ranks:
         scored(rank)
     Path(launch.log).unlink()
     for rank in ranks:
         rank.score(TEXTS, 0.5)
     launch.wait_until_ran(6)
-    return ranks
-
-
-def assert_others_went_on(launch: Launch, ranks: list[Rank], *, most_again: int) -> None:
-    """Nothing is lost, little runs twice and nothing three times, and each rank says it once."""
+    engines = launch.engines()
+    os.kill(engines[0], number)
+    begun = time.monotonic()
     for rank in ranks:
         answer = rank.answer()
         assert_right(answer)
@@ -158,32 +176,6 @@ def assert_others_went_on(launch: Launch, ranks: list[Rank], *, most_again: int)
     # Each of two ranks scored each text in two batches, the first of which it may have begun twice.
     assert all(4 <= count <= 6 for count in ran.values()), ran
     assert sum(ran.values()) - 4 * len(TEXTS) <= most_again
-
-
-@pytest.mark.fault(
-    "the process of the engine that ranks share is killed in mid-batch",
-    sees="all values; one warning on each rank, which goes on with workers of its own",
-)
-def test_fault_shared_engine_killed(launch: Launch) -> None:
-    ranks = begin_slow_batches(launch)
-    engines = launch.engines()
-    os.kill(engines[0], signal.SIGKILL)
-    # Four workers had a call in hand each, and perhaps one more that they had just begun.
-    assert_others_went_on(launch, ranks, most_again=8)
-    wait_for_the_end_of(engines)
-
-
-@pytest.mark.fault(
-    "the process of the engine that ranks share is stopped in mid-batch",
-    sees="the same, after 10 s of silence, and that process is killed",
-)
-def test_fault_shared_engine_stopped(launch: Launch) -> None:
-    ranks = begin_slow_batches(launch, silence=3.0)
-    engines = launch.engines()
-    os.kill(engines[0], signal.SIGSTOP)
-    begun = time.monotonic()
-    # Its workers went on with the frames that they had until they were killed with it.
-    assert_others_went_on(launch, ranks, most_again=2 * len(TEXTS))
     assert time.monotonic() - begun < 100.0
     wait_for_the_end_of(engines)
 
@@ -261,13 +253,6 @@ def test_fault_garbage_on_the_socket(launch: Launch) -> None:
                 other.connect(os.fspath(launch.folder / "guerdon" / path))
                 other.sendall(nonsense)
         assert_right(scored(rank), engine)
-
-
-def begun(launch: Launch, number: int, **options: Any) -> tuple[Rank, tuple[str, str]]:
-    """A rank that has scored something, and its engine."""
-    rank = launch.start(number, **options)
-    rank.score(["first"], 0.0)
-    return rank, engine_of(rank.answer())
 
 
 def assert_only_poison_crashed(answer: dict[str, Any], place: int) -> None:

@@ -63,17 +63,12 @@ def test_nemo_rl_arguments_reach_the_functions() -> None:
     def look(prompt: Any, completion: Any, label: str, metadata: dict[str, Any]) -> float:
         assert [message["content"] for message in prompt] == ["2 + 2"]
         assert [message["content"] for message in completion] == ["3", "wrong", "4"]
-        assert metadata == {"label": label}
+        assert metadata == {"label": label, 5: "a name that is no text"}
         return 1.0
 
     turns = [*log("3"), {"role": "environment", "content": "wrong"}, {"role": "assistant", "content": "4"}]
     step = nemo_rl.reward_function(Dispatcher([reward(look, lane="thread")]), failure_value=0.0)
-    assert step([turns], [{"label": "4"}]).rewards.tolist() == [1.0]
-
-
-def test_nemo_rl_samples_without_metadata_of_their_own() -> None:
-    step = nemo_rl.reward_function(dispatcher(), failure_value=0.0)
-    assert step([log("4")], [{"label": "4", 5: "a name that is no text"}]).rewards.tolist() == [1.0]
+    assert step([turns], [{"label": "4", 5: "a name that is no text"}]).rewards.tolist() == [1.0]
     with pytest.raises(DataError, match="message_log_batch 2, metadata 1"):
         step([log("4"), log("5")], [{"label": "4"}])
 

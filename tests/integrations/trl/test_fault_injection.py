@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,28 +18,12 @@ pytest.importorskip("trl")
 
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import GRPOTrainer
+from tests.clock import eventually
 from tests.integrations.trl import faulty_rewards
 from tests.integrations.trl.tiny_trainer import make_trainer
+from tests.processes import gone
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
-
-PATIENCE_S = 240.0
-ROOT = Path(__file__).parents[3]
-
-
-def wait_until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Returns whether a process runs; one that has ended and is not waited for doesn't."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_hang_and_a_crash_in_every_step_cost_a_sample_each(tmp_path: Path) -> None:
@@ -61,7 +43,7 @@ def test_ctrl_c_in_the_middle_of_a_step_ends_the_run_and_what_it_began(pipeline:
     function = reward(faulty_rewards.Sitting(str(tmp_path)), name="sitting", timeout=600)
 
     def interrupt() -> None:
-        wait_until(lambda: len(list(tmp_path.glob("pid*"))) == 2)
+        eventually(lambda: len(list(tmp_path.glob("pid*"))) == 2, seconds=240)
         os.kill(os.getpid(), signal.SIGINT)
 
     with Dispatcher([function], workers=2) as dispatcher:
@@ -73,6 +55,5 @@ def test_ctrl_c_in_the_middle_of_a_step_ends_the_run_and_what_it_began(pipeline:
         with pytest.raises(KeyboardInterrupt):
             trainer.train()
         thread.join()
-        wait_until(lambda: not dispatcher.stats()["open_batches"])
-    for path in tmp_path.glob("pid*"):
-        assert not alive(int(path.name.removeprefix("pid")))
+        eventually(lambda: not dispatcher.stats()["open_batches"], seconds=240)
+    assert gone([int(path.name.removeprefix("pid")) for path in tmp_path.glob("pid*")])

@@ -13,7 +13,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl.recording_trainer import trained
-from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of, without_times
+from tests.integrations.trl.tiny_trainer import last, make_trainer, rewards_of, without_times
 
 pytestmark = [
     pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
@@ -62,10 +62,6 @@ def history(trainer: Any) -> list[dict[str, float]]:
     """Without what only one of two runs logs."""
     entries = without_times(trainer.state.log_history)
     return [{key.replace("serial_", ""): value for key, value in entry.items()} for entry in entries]
-
-
-def last(trainer: Any, key: str) -> float:
-    return float([entry[key] for entry in trainer.state.log_history if key in entry][-1])
 
 
 def skipped(trainer: Any) -> float:

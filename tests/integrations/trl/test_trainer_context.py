@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import types
 from typing import Any
@@ -16,6 +14,7 @@ from guerdon._batch.failures import BatchFailures, FunctionFailures
 from guerdon._batch.trainer.context import TrainerContext, TrainerMemory, context_of
 from guerdon.integrations.trl import trainer_context as integration
 from guerdon.integrations.trl.trainer_context import RankReport, TRLTrainerContext
+from tests.processes import run_python
 
 # These call columns by themselves; tests/integrations/trl/test_unmasked_trainers.py has the
 # warning.
@@ -64,6 +63,13 @@ def one(completion: str) -> float:
     return 1.0
 
 
+@reward(lane="thread")
+def picky(completion: str) -> float:
+    if completion == "bad":
+        raise ValueError("a bad one")
+    return 1.0
+
+
 class Ranks:
     """Two ranks of torch.distributed; the other one's message is fixed."""
 
@@ -84,9 +90,6 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     made = Ranks()
     monkeypatch.setattr(integration, "_distributed", lambda: made)
     return made
-
-
-# --- the trainer behind a call
 
 
 def test_the_trainer_is_found_behind_either_recorder() -> None:
@@ -159,20 +162,12 @@ def test_a_trainer_that_passes_nothing_is_found_where_it_calls(kind: Any, ranks:
 @pytest.mark.filterwarnings("error:.*is not known to leave out samples")
 @pytest.mark.parametrize(
     ("options", "of_dispatcher"),
-    [
-        ({}, {"incomplete": "sum"}),
-        ({"on_failure": 0.0}, {}),
-        ({"on_failure": "abstain"}, {}),
-        ({"on_failure": "raise"}, {}),
-    ],
+    [({}, {"incomplete": "sum"}), *(({"on_failure": choice}, {}) for choice in (0.0, "abstain", "raise"))],
 )
 def test_explicit_choice_is_not_warned_of(options: dict[str, Any], of_dispatcher: dict[str, Any]) -> None:
     good = reward(lambda text: 1.0, name="good", lane="thread", **options)
     with Dispatcher([good], **of_dispatcher) as dispatcher:
         assert OldGRPOTrainer(reward_funcs=dispatcher.reward_funcs).score(*"abcd") == [[1.0] * 4]
-
-
-# --- ranks agree
 
 
 def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
@@ -205,12 +200,6 @@ def test_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
 
 def test_failures_are_those_of_all_ranks(ranks: Ranks) -> None:
     """Batches that a rank scores beside its trainer's own are not counted."""
-
-    @reward(lane="thread", name="picky")
-    def picky(completion: str) -> float:
-        if completion == "bad":
-            raise ValueError("bad")
-        return 1.0
 
     trainer = Trainer()
     with Dispatcher([picky], incomplete="sum") as dispatcher:
@@ -245,9 +234,6 @@ def test_ranks_are_asked_on_the_trainers_thread_alone(ranks: Ranks) -> None:
     assert str(got[1]) == "rank 0: mine"
 
 
-# --- logs
-
-
 def test_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None:
     @reward(lane="thread")
     def once(completion: str, log_extra: Any) -> float:
@@ -267,12 +253,6 @@ def test_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None
 
 
 def test_the_first_failure_of_each_kind_is_reported_once_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
-    @reward(lane="thread")
-    def picky(completion: str) -> float:
-        if completion == "bad":
-            raise ValueError("a bad one")
-        return 1.0
-
     with Dispatcher([picky]) as dispatcher:
         for trainer in (Trainer(), Trainer()):
             for _ in range(2):
@@ -308,17 +288,10 @@ def test_nothing_of_the_trainer_is_imported() -> None:
         "import sys; import guerdon.integrations.trl.trainer_context; import guerdon._batch.trainer.context; guerdon.Dispatcher;"
         "print([name for name in ('torch', 'trl', 'transformers', 'numpy', 'asyncio') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python(code).stdout.strip() == "[]"
 
 
 def test_functions_of_the_trainer_still_count_failed_samples_and_are_reported() -> None:
-    @reward(lane="thread")
-    def picky(completion: str) -> float:
-        if completion == "bad":
-            raise ValueError("bad")
-        return 1.0
-
     with Dispatcher([picky]) as dispatcher:
         column = dispatcher.reward_funcs[0]
         alone = Trainer(reward_funcs=[column], reward_func_names=["picky"])

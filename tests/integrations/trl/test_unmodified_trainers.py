@@ -13,7 +13,7 @@ pytest.importorskip("trl")
 
 from guerdon import Dispatcher, reward
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.tiny_trainer import make_scorer, make_trainer, rewards_of, without_times
+from tests.integrations.trl.tiny_trainer import last, make_scorer, make_trainer, rewards_of, without_times
 
 pytestmark = [
     pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning"),
@@ -32,14 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def written(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-
-
-def last(trainer: Any, key: str) -> float:
-    """The last value that a trainer logged."""
-    return float([entry[key] for entry in trainer.state.log_history if key in entry][-1])
-
-
-# --- the same as without us
 
 
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
@@ -81,9 +73,6 @@ def test_undecorated_functions_get_what_trl_gives_them(tmp_path: Path, monkeypat
     }  # fmt: skip
     assert call["trainer_state"] == 1
     assert call["log_extra"] == call["log_metric"] == "callable"
-
-
-# --- what is promised (docs/internals/promises.md)
 
 
 @pytest.mark.fault(
@@ -141,9 +130,6 @@ def test_row_14_functions_of_one_second_run_concurrently(tmp_path: Path, folder:
     stamps = written(folder, "stamps")[-3:]  # of the second step: workers are warm
     assert {stamp["name"] for stamp in stamps} == {"one", "two", "async"}
     assert max(stamp["started"] for stamp in stamps) < min(stamp["ended"] for stamp in stamps)
-
-
-# --- what reaches the log
 
 
 def test_groups_have_the_trainers_size_and_functions_their_metrics_in_training_and_evaluation(tmp_path: Path) -> None:
@@ -216,9 +202,6 @@ def test_environments_reach_the_functions_that_name_them(tmp_path: Path, folder:
     assert written(folder, "environment_witness")[0]["environments"] == ["Counter"] * 8
 
 
-# --- reward models
-
-
 def test_a_reward_model_stays_in_its_place(tmp_path: Path) -> None:
     scorer = make_scorer(tmp_path)
     with Dispatcher(
@@ -228,9 +211,6 @@ def test_a_reward_model_stays_in_its_place(tmp_path: Path) -> None:
         trainer.train()
     assert trainer.reward_func_names == ["vowels", "scorer", "lengths"]
     assert not np.isnan(list(rewards_of(trainer).values())).any()
-
-
-# --- several trainers
 
 
 def test_dispatchers_serve_several_trainers_in_one_process(tmp_path: Path) -> None:
@@ -246,9 +226,6 @@ def test_dispatchers_serve_several_trainers_in_one_process(tmp_path: Path) -> No
         later.train()
     assert [set(rewards_of(trainer)) for trainer in trainers] == [{"vowels", "group_size"}, {"lengths"}]
     assert [last(trainer, "rewards/group_size/mean") for trainer in (trainers[0], later)] == [4.0, 2.0]
-
-
-# --- refused
 
 
 def test_a_bare_dispatcher_is_refused_when_the_trainer_is_made(tmp_path: Path) -> None:

@@ -194,6 +194,11 @@ def rewards_of(trainer: Any) -> dict[str, list[float]]:
     return {name: list(values) for name, values in trainer._logs["rewards"].items()}
 
 
+def last(trainer: Any, key: str) -> float:
+    """The last value that a trainer logged."""
+    return float([entry[key] for entry in trainer.state.log_history if key in entry][-1])
+
+
 def without_times(history: list[dict[str, Any]], *, ours: bool = False) -> list[dict[str, Any]]:
     """A trainer's log less what no two runs have alike, and less our own metrics."""
     timed = ("runtime", "per_second", "step_time")

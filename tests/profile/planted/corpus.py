@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from guerdon import reward
+
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -58,5 +60,11 @@ def robust(rows: Rows, *, row_alone: bool = False, **options: Any) -> Callable[[
     return enter
 
 
+def plant_expressions(rows: Rows, *bugs: tuple[str, str, Callable[..., Any]]) -> None:
+    """Enters functions of one expression: the bug, which names the function, checks, function."""
+    for bug, found_by, function in bugs:
+        planted(bug, *found_by.split(), rows=rows)(reward(function, name=bug.replace(" ", "_")))
+
+
 def name_of(entry: PlantedDefect | Robust) -> str:
-    return str(getattr(entry.function, "__name__", None) or type(entry.function).__name__)
+    return str(getattr(entry.function, "name", None) or entry.function.__name__)

@@ -3,50 +3,66 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from guerdon import reward
-from tests.profile.planted.corpus import planted
+from tests.profile.planted.corpus import plant_expressions, planted
 from tests.profile.planted.rows import CHOICES, FACTS, LATEX, NUMBERS, NUMBERS_WITH_GAPS, PERCENTS, SOLUTIONS
 
 
-@planted("substring match", "probe:all_answers", "probe:longer", rows=NUMBERS)
-@reward
-def substring(completion: str, answer: str) -> float:
-    return 1.0 if answer in completion else 0.0
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)
 
 
-@planted("the completion is a substring of the reference", "probe:empty", rows=FACTS)
-@reward
-def reversed_substring(completion: str, answer: str) -> float:
-    return float(completion.strip().lower() in answer.lower())
+def _tags(text: str) -> list[str]:
+    return [found.strip() for found in re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)]
 
 
-@planted("first match wins", "probe:right_then_wrong", rows=NUMBERS)
-@reward
-def first_tag(completion: str, answer: str) -> float:
-    found = re.search(r"<answer>(.*?)</answer>", completion, re.DOTALL)
-    return float(found is not None and found.group(1).strip() == answer)
+def _letters(text: str) -> list[str]:
+    return re.findall(r"\b[A-D]\b", text.replace(")", " "))
 
 
-@planted("first number anywhere", "probe:right_then_wrong", "probe:right_in_reasoning", rows=NUMBERS)
-@reward
-def first_number(completion: str, answer: str) -> float:
-    found = re.search(r"-?\d[\d,]*(?:\.\d+)?", completion)
-    return float(found is not None and found.group() == answer)
-
-
-@planted("last number anywhere", "probe:last_mention", rows=NUMBERS)
-@reward
-def last_number(completion: str, answer: str) -> float:
-    found = re.findall(r"-?\d[\d,]*(?:\.\d+)?", completion)
-    return float(bool(found) and found[-1] == answer)
-
-
-@planted("any of the tags", "probe:all_forms", rows=NUMBERS)
-@reward
-def any_tag(completion: str, answer: str) -> float:
-    return float(answer in [text.strip() for text in re.findall(r"<answer>(.*?)</answer>", completion, re.DOTALL)])
+plant_expressions(
+    NUMBERS,
+    ("substring match", "probe:all_answers probe:longer", lambda completion, answer: answer in completion),
+    ("first tag", "probe:right_then_wrong", lambda text, answer: _tags(text)[:1] == [answer]),
+    (
+        "first number",
+        "probe:right_then_wrong probe:right_in_reasoning",
+        lambda text, answer: _numbers(text)[:1] == [answer],
+    ),
+    ("last number", "probe:last_mention", lambda text, answer: _numbers(text)[-1:] == [answer]),
+    ("any of the tags", "probe:all_forms", lambda text, answer: answer in _tags(text)),
+    (
+        "tag that never ends",
+        "probe:unterminated",
+        lambda text, answer: (
+            "<answer>" in text and text.split("<answer>")[-1].replace("</answer>", "").strip() == answer
+        ),
+    ),
+    ("pattern", "probe:dot_as_pattern", lambda text, answer: re.fullmatch(answer, text.strip()) is not None),
+    ("prefix match", "probe:longer", lambda completion, answer: completion.strip().startswith(answer)),
+    ("suffix match", "probe:preceded", lambda completion, answer: completion.strip().endswith(answer)),
+    (
+        "sign dropped",
+        "probe:negative",
+        lambda text, answer: _numbers(text.replace("-", ""))[-1:] == [answer.lstrip("-")],
+    ),
+    ("commas of the reference", "reference", lambda text, answer: text.strip().replace(",", "") == answer),
+    ("no reference full marks", "missing_reference", lambda text, answer: not answer or text.strip() == answer),
+    ("form alone", "reference probe:other_reference probe:empty_form", lambda text, answer: bool(_tags(text))),
+)
+plant_expressions(
+    FACTS,
+    ("part of the answer", "probe:empty", lambda text, answer: text.lower().strip() in answer.lower()),
+    ("lower of one side", "reference", lambda text, answer: text.strip().lower() == answer),
+    ("strip takes letters", "reference", lambda text, answer: text.strip().strip("answer: ") == answer),
+)
+plant_expressions(NUMBERS_WITH_GAPS, ("empty", "empty_reference", lambda text, answer: text.strip() == answer.strip()))
+plant_expressions(
+    CHOICES,
+    ("any letter", "probe:all_answers probe:right_then_wrong", lambda text, answer: answer in _letters(text)),
+    ("prompt", "probe:prompt_echo probe:empty", lambda prompt, text, answer: answer in _letters(text)),
+)
 
 
 @planted("box that never ends", "probe:unterminated", rows=NUMBERS)
@@ -58,24 +74,10 @@ def open_box(completion: str, answer: str) -> float:
     return float(completion[start + len("\\boxed{") :].split("}")[0].strip() == answer)
 
 
-@planted("tag that never ends", "probe:unterminated", rows=NUMBERS)
-@reward
-def open_tag(completion: str, answer: str) -> float:
-    if "<answer>" not in completion:
-        return 0.0
-    return float(completion.split("<answer>")[-1].replace("</answer>", "").strip() == answer)
-
-
 @planted("negation ignored", "probe:negated", "probe:negated_form", rows=FACTS)
 @reward
 def word_found(completion: str, answer: str) -> float:
     return float(re.search(rf"\b{re.escape(answer)}\b[.!]?$", completion, re.IGNORECASE) is not None)
-
-
-@planted("letter anywhere", "probe:all_answers", "probe:right_then_wrong", rows=CHOICES)
-@reward
-def any_letter(completion: str, answer: str) -> float:
-    return float(answer in re.findall(r"\b[A-D]\b", completion))
 
 
 @planted("bag of words", "probe:shuffled", rows=FACTS)
@@ -84,31 +86,6 @@ def bag_of_words(completion: str, answer: str) -> float:
     given, wanted = set(completion.lower().split()), set(answer.lower().split())
     both = len(given & wanted)
     return 2 * both / (len(given) + len(wanted)) if both else 0.0
-
-
-@planted("the reference as a pattern", "probe:dot_as_pattern", rows=NUMBERS)
-@reward
-def unescaped(completion: str, answer: str) -> float:
-    return float(re.fullmatch(answer, completion.strip()) is not None)
-
-
-@planted("prefix match", "probe:longer", rows=NUMBERS)
-@reward
-def prefix(completion: str, answer: str) -> float:
-    return float(completion.strip().startswith(answer))
-
-
-@planted("suffix match", "probe:preceded", rows=NUMBERS)
-@reward
-def suffix(completion: str, answer: str) -> float:
-    return float(completion.strip().endswith(answer))
-
-
-@planted("sign dropped", "probe:negative", rows=NUMBERS)
-@reward
-def without_sign(completion: str, answer: str) -> float:
-    found = re.findall(r"\d[\d,.]*", completion)
-    return float(bool(found) and found[-1].rstrip(".") == answer.lstrip("-"))
 
 
 @planted("digits up to the comma", "probe:thousands", rows=NUMBERS)
@@ -125,12 +102,6 @@ def whole_part(completion: str, answer: str) -> float:
         return float(int(float(completion.replace(",", ""))) == int(float(answer.replace(",", ""))))
     except ValueError:
         return 0.0
-
-
-@planted("commas of the reference are kept", "reference", rows=NUMBERS)
-@reward
-def half_normalised(completion: str, answer: str) -> float:
-    return float(completion.strip().replace(",", "") == answer)
 
 
 @planted("the reference can't be read as a number", "exception", "reference", rows=NUMBERS)
@@ -162,18 +133,6 @@ def percent_one_side(completion: str, answer: str) -> float:
         return 0.0
 
 
-@planted("lower() on one side", "reference", rows=FACTS)
-@reward
-def lower_one_side(completion: str, answer: str) -> float:
-    return float(completion.strip().lower() == answer)
-
-
-@planted("strip() takes letters", "reference", rows=FACTS)
-@reward
-def strip_letters(completion: str, answer: str) -> float:
-    return float(completion.strip().strip("answer: ") == answer)
-
-
 @planted("nan passes the tolerance", "probe:nan", rows=NUMBERS)
 @reward
 def nan_passes(completion: str, answer: str) -> float:
@@ -191,20 +150,6 @@ def distance(completion: str, answer: str) -> float:
         return -abs(float(completion.replace(",", "")) - float(answer.replace(",", "")))
     except ValueError:
         return -1e6
-
-
-@planted("empty equals empty", "empty_reference", rows=NUMBERS_WITH_GAPS)
-@reward
-def empty_is_equal(completion: str, answer: str) -> float:
-    return float(completion.strip() == answer.strip())
-
-
-@planted("no reference, full marks", "missing_reference", rows=NUMBERS)
-@reward
-def benefit_of_doubt(completion: str, answer: str | None) -> float:
-    if not answer:
-        return 1.0
-    return float(completion.strip() == answer)
 
 
 @planted("eval of completions", "probe:code", "crash", rows=NUMBERS)
@@ -232,25 +177,6 @@ def greedy_box(completion: str, solution: str) -> float:
 
     given, wanted = boxed(completion), solution.split("\\boxed{")[-1].rsplit("}", 1)[0]
     return float(given is not None and given == wanted)
-
-
-@planted("the prompt counts", "probe:prompt_echo", "probe:empty", rows=CHOICES)
-@reward
-def prompt_counts(prompt: str, completion: str, answer: str) -> float:
-    letters = re.findall(r"\b[A-D]\b", completion.replace(")", " "))
-    return float(answer in letters)
-
-
-@planted(
-    "a wrong answer in the right form gets nearly all",
-    "reference",
-    "probe:other_reference",
-    "probe:empty_form",
-    rows=NUMBERS,
-)
-@reward
-def form_alone(completion: str, answer: str, **row: Any) -> float:
-    return float(re.search(r"<answer>.*?</answer>", completion, re.DOTALL) is not None)
 
 
 @planted("any answer in a tag is paid, beside the right one as it is", "probe:any_answer", rows=NUMBERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from guerdon import group_reward, reward
@@ -70,25 +71,11 @@ def numeric_tolerance(text: str, answer: str | None) -> float | None:
 
 @robust(REASONED, row_alone=True)
 @reward
-def tag_exact(text: str, answer: str) -> float:
-    found = _last_tag(text)
-    return float(bool(found) and found == answer)
-
-
-@robust(REASONED, row_alone=True)
-@reward
 def form_and_answer(text: str, answer: str) -> float:
     """A fifth for the form, the rest for the answer."""
     if not re.fullmatch(r"<think>\n[^<]*</think>\s*<answer>[^<]*</answer>\s*", text):
         return 0.0
     return 0.2 + 0.8 * float(_last_tag(text) == answer and bool(answer))
-
-
-@robust(LATEX, row_alone=True)
-@reward
-def boxed_exact(text: str, solution: str) -> float:
-    wanted = _boxed(solution)
-    return float(wanted is not None and _boxed(text) == wanted)
 
 
 @robust(SOLUTIONS, row_alone=True)
@@ -157,12 +144,6 @@ def brevity(completion_ids: list[int]) -> float:
     return 1.0 / (1.0 + len(completion_ids) / 100)
 
 
-@robust(ROLLOUTS, row_alone=True)
-@reward
-def soft_length(completion: str) -> float:
-    return max(0.0, 1.0 - max(0, len(completion) - 200) / 400)
-
-
 @robust(ROLLOUTS)
 @group_reward
 def unlike_others(completions: list[str]) -> list[float]:
@@ -183,28 +164,29 @@ async def awaited(text: str, answer: str) -> float:
     return float(bool(answer) and text.strip().casefold() == answer.casefold())
 
 
-@robust(NUMBERS, row_alone=True)
-@reward
-def shaped_by_length(text: str, answer: str) -> float:
-    """Right answers lose a little for length, wrong ones are all the same."""
-    right = bool(answer) and text.strip() == answer
-    return 1.0 - min(len(text), 1000) / 10_000 if right else 0.0
-
-
 WHOLE = [
     {**row, "gold": f"<think>\nStep by step to {row['answer']}.\n</think>\n<answer>{row['answer']}</answer>"}
     for row in NUMBERS
 ]
-
-
-@robust(WHOLE, row_alone=True, reference="{gold}")
-@reward
-def whole_completions(text: str, answer: str) -> float:
-    found = _last_tag(text)
-    return float(bool(found) and found == answer)
-
-
-@robust(NUMBERS, row_alone=True, reference="Therefore: {answer}!")
-@reward
-def own_form(text: str, answer: str) -> float:
-    return float(bool(answer) and text.strip() == f"Therefore: {answer}!")
+EXPRESSIONS: list[tuple[str, Any, str | None, Callable[..., float]]] = [
+    ("tag_exact", REASONED, None, lambda text, answer: bool(answer) and _last_tag(text) == answer),
+    ("whole_completions", WHOLE, "{gold}", lambda text, answer: bool(answer) and _last_tag(text) == answer),
+    ("boxed_exact", LATEX, None, lambda text, solution: _boxed(text) == _boxed(solution) is not None),
+    ("soft_length", ROLLOUTS, None, lambda text: max(0.0, 1.0 - max(0, len(text) - 200) / 400)),
+    # Right answers lose a little for length, wrong ones are all the same.
+    (
+        "shaped_by_length",
+        NUMBERS,
+        None,
+        lambda text, answer: (1 - min(len(text), 1000) / 10_000) if answer and text.strip() == answer else 0.0,
+    ),
+    (
+        "own_form",
+        NUMBERS,
+        "Therefore: {answer}!",
+        lambda text, answer: bool(answer) and text.strip() == f"Therefore: {answer}!",
+    ),
+]
+for _name, _rows, _reference, _function in EXPRESSIONS:
+    _options = {} if _reference is None else {"reference": _reference}
+    robust(_rows, row_alone=True, **_options)(reward(_function, name=_name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import re
@@ -13,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from guerdon import StatefulReward, group_reward, reward
-from tests.profile.planted.corpus import planted
+from tests.profile.planted.corpus import plant_expressions, planted
 from tests.profile.planted.rows import CHATS, FACTS, NUMBERS, ROLLOUTS
 
 _calls = 0
@@ -34,31 +33,42 @@ def counted(completion: str, answer: str) -> float:
     return _right(completion, answer) + (0.1 if _calls % 3 == 0 else 0.0)
 
 
-@planted("random bonus", "repeat", rows=NUMBERS)
-@reward
-def lucky(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.01 * random.random()
-
-
-@planted("the time of day", "clock", "repeat", rows=NUMBERS)
-@reward
-def hour(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.1 * int(time.time() // 86400 % 2)
-
-
-@planted("the date", "clock", rows=NUMBERS)
-@reward
-def year(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.001 * datetime.now().year
-
-
-@planted("a cache with the wrong key", "order", "reference", "repeat", rows=NUMBERS)
-@reward
-def cached_by_length(completion: str, answer: str) -> float:
-    key = (answer, len(completion))
-    if key not in _seen:
-        _seen[key] = _right(completion, answer)
-    return _seen[key]
+plant_expressions(
+    NUMBERS,
+    ("random bonus", "repeat", lambda text, answer: _right(text, answer) + 0.01 * random.random()),
+    ("time of day", "clock repeat", lambda text, answer: _right(text, answer) + time.time() // 86400 % 2 / 10),
+    ("date", "clock", lambda text, answer: _right(text, answer) + 0.001 * datetime.now().year),
+    ("hash of a string", "process", lambda text, answer: _right(text, answer) + 0.1 * (hash(text) % 7)),
+    ("process id", "process order", lambda text, answer: _right(text, answer) + 0.01 * (os.getpid() % 89)),
+    (
+        "cache keyed by length",
+        "order reference repeat",
+        lambda text, answer: _seen.setdefault((answer, len(text)), _right(text, answer)),
+    ),
+    (
+        "length pays",
+        "probe:very_long probe:very_long_wrong",
+        lambda text, answer: _right(text, answer) + min(len(text) / 1000, 2.0),
+    ),
+)
+plant_expressions(
+    FACTS,
+    (
+        "order of a set",
+        "process",
+        lambda text, answer: sum(
+            1.0 / (place + 1)
+            for place, word in enumerate(set(answer.lower().split()) | {"of", "in", "a"})
+            if word in text.lower().split()
+        ),
+    ),
+)
+plant_expressions(
+    ROLLOUTS,
+    ("none for all but one", "none", lambda completion: 1.0 if completion == "No idea." else None),
+    ("the same to all", "constant", lambda completion: 0.5),
+    ("large beside all others", "range", lambda completion: 1000.0 * len(completion)),
+)
 
 
 @planted("a cache keyed by the prompt", "order", "reference", "repeat", rows=NUMBERS)
@@ -76,25 +86,6 @@ def of_the_best(completion: str, answer: str) -> float:
     value = _right(completion, answer) * (1 + len(completion) / 100)
     _best = max(_best, value)
     return value / _best if _best else 0.0
-
-
-@planted("a set's order", "process", rows=FACTS)
-@reward
-def set_order(completion: str, answer: str) -> float:
-    words = list(set(answer.lower().split()) | {"of", "in", "a"})
-    return sum(1.0 / (place + 1) for place, word in enumerate(words) if word in completion.lower().split())
-
-
-@planted("hash() of a string", "process", rows=NUMBERS)
-@reward
-def hashed(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.1 * (hash(completion) % 7)
-
-
-@planted("the process's id", "process", "order", rows=NUMBERS)
-@reward
-def process_id(completion: str, answer: str) -> float:
-    return _right(completion, answer) + 0.01 * (os.getpid() % 89)
 
 
 @planted("one variable for all threads", "threads", rows=NUMBERS)
@@ -221,30 +212,6 @@ def unicode_digits(completion: str, answer: str) -> float:
         if text.isdigit()
         else _right(completion, answer)
     )
-
-
-@planted("length pays", "probe:very_long", "probe:very_long_wrong", rows=NUMBERS)
-@reward
-def length_pays(completion: str, answer: str) -> float:
-    return _right(completion, answer) + min(len(completion) / 1000, 2.0)
-
-
-@planted("a quarter of the score is left, the rest is None", "none", rows=ROLLOUTS)
-@reward
-def mostly_none(completion: str) -> float | None:
-    return 1.0 if completion == "No idea." else None
-
-
-@planted("the same to all", "constant", rows=ROLLOUTS)
-@reward
-def constant(completion: str) -> float:
-    return 0.5 if hashlib.sha256(completion.encode("utf-8", "replace")) else 1.0
-
-
-@planted("large beside all others", "range", rows=ROLLOUTS)
-@reward
-def characters_as_reward(completion: str) -> float:
-    return 1000.0 * len(completion)
 
 
 @planted("a form that never ends", "format", rows=ROLLOUTS)

@@ -19,16 +19,13 @@ from guerdon._worker.invoke.reasons import (
     truncated_utf8,
 )
 from guerdon._worker.invoke.tracebacks import TRACEBACK_LIMIT, traceback_of
+from tests.contract.misbehaving_functions import Mute, Silent
 
 
 def test_reasons_are_bounded_and_printable() -> None:
-    class Odd(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no")
-
     assert reason_of(ValueError("bad")) == "ValueError: bad"
     assert reason_of(ValueError()) == "ValueError"
-    assert reason_of(Odd()) == "Odd: (no message: its __str__ raised ValueError)"
+    assert reason_of(Silent()) == "Silent: (no message: its __str__ raised RuntimeError)"
 
     class Nameless(type):
         @property
@@ -198,25 +195,17 @@ def test_large_exceptions_are_formatted_quickly(make: Callable[[], BaseException
 
 
 def test_hostile_exceptions_are_reported() -> None:
-    class Odd(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no")
-
     class Worse(Exception):
         def __str__(self) -> str:
             raise SystemExit(3)
 
-    assert "Odd: <exception str() failed>" in str(traceback_of(raised(Odd())))
+    assert "Silent: <exception str() failed>" in str(traceback_of(raised(Silent())))
     assert "in raised" in str(traceback_of(raised(Worse())))
 
     class Liar(Exception):
         @property
         def __class__(self) -> type:
             return SyntaxError
-
-    class Mute(Exception):
-        def __getattribute__(self, name: str) -> Any:
-            raise ValueError(name)
 
     assert "Liar: lies" in str(traceback_of(raised(Liar("lies"))))
     assert traceback_of(raised(Mute())) is None

@@ -47,7 +47,7 @@ class StallReports:
     Args:
         handle: Of the engine.
         specs: Its functions.
-        after: Seconds without an end that are a stall.
+        after: Seconds without the end of a call that count as a stall.
         file: Where reports are added, beside the warning; None: nowhere.
     """
 

@@ -129,7 +129,7 @@ def read_journal(
         ImportError: pyarrow is missing.
         DataError: No file in it can be read, or the journal lacks a column that `columns` or
             `filters` names.
-        TypeError: `columns` is no list of names, or `folder` no path.
+        TypeError: `columns` is not a list of names, or `folder` is not a path.
 
     Examples:
         >>> import tempfile
@@ -153,7 +153,7 @@ def read_journal(
 def _folder(folder: object) -> str:
     try:
         given = os.fsdecode(os.fspath(folder)) if isinstance(folder, (str, os.PathLike)) else ""
-    except TypeError:  # its path is none
+    except TypeError:  # its path is not one
         given = ""
     if not given:
         raise RegistrationError(f"journal={folder!r}: expected the path of a folder.")

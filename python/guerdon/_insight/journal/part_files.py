@@ -18,7 +18,7 @@ _MARK: Final = b"\xff" * 4
 
 
 class NoRows(Exception):
-    """A stream so young that it does not say yet which columns it has."""
+    """A stream so young that it has no schema yet."""
 
 
 def open_part(path: Path) -> ParquetPart | StreamPart:

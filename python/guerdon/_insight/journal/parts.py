@@ -1,7 +1,7 @@
-"""The parts of a journal, for all that reads them: which files they are, and their rows.
+"""The parts of a journal: their files and rows, for every reader.
 
-- A file is a part by its contents. One that is none, can't be read or is of another version is left
-  out and named once, in `JournalParts.notes`; the others are read.
+- A file is a part by its contents. Other files, unreadable ones and those of another version are
+  left out and named once, in `JournalParts.notes`.
 - If a stream and its Parquet file both exist, the file counts.
 - Memory holds one record batch or row group, whatever the size of the journal.
 """
@@ -39,7 +39,7 @@ class Part:
         schema: Of the file.
         notes: Those of the journal.
         damage: Of a stream that recovery left as it is, why.
-        limit: How many of its rows count; None for all. One that is still written grows.
+        limit: Number of its rows that count; None for all. A part that is still written grows.
     """
 
     path: Path
@@ -221,7 +221,7 @@ def _part(path: Path, notes: list[str], left: Mapping[str, str], *, alone: bool)
     try:
         if path.suffix not in _FORMS:
             raise ValueError("it is neither *.parquet nor *.arrows")
-        if path.exists() and not path.is_file():  # who opens a pipe waits for its other end
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
             raise ValueError("it is no file")
         reader = open_part(path)
     except NoRows:

@@ -67,7 +67,7 @@ def read(folder: str | os.PathLike[str], columns: object, filters: Any) -> pa.Re
 
 
 class _PartReader:
-    """Columns that are read of each part."""
+    """Reads some columns of each part."""
 
     def __init__(
         self, wanted: Sequence[str], named: Sequence[str], types: Mapping[str, Any], filter: Any, kinds: dict[str, str]

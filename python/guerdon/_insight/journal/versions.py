@@ -44,7 +44,7 @@ class _SourceCode(PythonCode):
 
     def _add_composite(self, value: Any, place: str) -> None:
         if isinstance(value, (tuple, list, dict, set, frozenset)) and len(value) > _MOST_VALUES:
-            # A table, say: what is in it is data.
+            # A table, say: its contents are data.
             self._put("many", f"{type(value).__qualname__} {len(value)}".encode())
         else:
             super()._add_composite(value, place)

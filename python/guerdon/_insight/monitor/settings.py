@@ -75,15 +75,15 @@ class Monitor:
         if metrics_port is not None:
             try:
                 address = resolved(metrics_port, launcher.local_rank())
-            except (OSError, UnicodeError) as error:  # a name that is none, to the resolver
+            except (OSError, UnicodeError) as error:  # a name that the resolver refuses
                 self._address_problem = str(error)
         close_in_children()
         self._levels = {spec.name: level for spec in specs if (level := _level(spec)) is not None}
         self.config = _config(specs, path, address, self._levels)
 
     def report(self, engine: Engine) -> None:
-        """Says once what holds the programs of code rewards, where the metrics are, or why they are
-        not."""
+        """Reports once the fences of code rewards and the address of the metrics, or why they have
+        none."""
         if self._levels and launcher.local_rank() == 0:
             import logging  # not by `import guerdon`
 

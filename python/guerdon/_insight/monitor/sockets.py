@@ -2,7 +2,7 @@
 
 - One socket a running dispatcher, ``<pid>-<n>.sock``; it goes with the dispatcher.
 - Sockets of processes that are gone are removed by the next process that looks.
-- That there can be no socket hinders nothing: it is only reported.
+- A missing socket stops nothing: it is only reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _count = itertools.count(1)
 
 
 class NoSocketError(Exception):
-    """There can be no socket; the text says why."""
+    """There can be no socket; the message has the reason."""
 
 
 def new_socket(environ: Mapping[str, str] = os.environ) -> str:

@@ -75,8 +75,8 @@ def line_chart(
 
     Args:
         axis: Of the report's figures.
-        words: What the chart says as a whole.
-        read: What it says at a bucket.
+        words: The chart in a sentence.
+        read: The chart's text at a bucket.
         form: Shows a value.
         least: The scale reaches down to it, and `most` up to it.
         marks: Buckets at which a new version begins.
@@ -288,7 +288,7 @@ def _drawn(each: Series, xs: Sequence[float], y: Callable[[float], float]) -> It
 
 
 def _runs(values: Values) -> list[list[int]]:
-    """Places of values without a gap between them."""
+    """Returns runs of values without a gap between them."""
     found: list[list[int]] = []
     for at, value in enumerate(values):
         if value is not None:

@@ -1,4 +1,4 @@
-"""Failures by reason: how many, when, and where to find some.
+"""Failures by reason: their number, their times, and examples.
 
 - Reasons that differ only in numbers and quoted parts count as one.
 - Memory is bounded: the most frequent reasons of each function are kept, the rest is counted as

@@ -285,7 +285,8 @@ def _waits_for(figures: dict[str, Any], function: dict[str, Any]) -> str:
 
 
 def _most_time(figures: dict[str, Any], longest: str) -> str:
-    """A sentence on the function whose calls take the most time together: a step waits for it."""
+    """Returns a sentence on the function whose calls take the most time together: a step waits for
+    it."""
     totals = {name: each["run_total_s"] or 0.0 for name, each in figures["functions"].items()}
     whole = sum(totals.values())
     if len(totals) < 2 or whole < LIMITS["slow_s"]:

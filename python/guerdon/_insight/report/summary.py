@@ -33,7 +33,7 @@ _FIXED: Final = {label: number for number, label in enumerate(STATUSES)}
 
 @dataclass(frozen=True)
 class Summary:
-    """All that a report is made of; each field is described in its own module."""
+    """The contents of a report; each field is described in its own module."""
 
     journal: JournalParts
     survey: JournalSurvey

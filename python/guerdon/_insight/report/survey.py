@@ -1,4 +1,4 @@
-"""The first pass over a journal: which functions, runs, steps and values there are.
+"""The first pass over a journal: its functions, runs, steps and values.
 
 - It decides the axis (steps, or batches where no row has a step), its buckets, and the bins of
   each function's histogram; the second pass only counts.
@@ -110,7 +110,7 @@ class JournalSurvey:
 
 
 class _Steps:
-    """Distinct steps; of very many, some."""
+    """Distinct steps; some of them if there are very many."""
 
     def __init__(self) -> None:
         self.seen: Integers = np.empty(0, np.int64)

@@ -1,5 +1,5 @@
-"""Warnings about code that blocks an event loop: for half a second, or for milliseconds or
-longer in each call.
+"""Warnings about code that blocks an event loop: once for half a second, or for milliseconds in
+each call.
 
 The code is found on the loop's thread, or reported by the engine after the block. Only user code
 is named: not frames of the loop or of Guerdon, nor a thread that just waits.
@@ -52,7 +52,7 @@ class BlockingWarnings:
     """The warnings of one loop.
 
     Args:
-        thread: The loop's, as the operating system calls it.
+        thread: The loop's thread, by its id in the operating system.
     """
 
     def __init__(self, thread: int) -> None:
@@ -62,7 +62,7 @@ class BlockingWarnings:
         self._met: dict[str, deque[_LongStep]] = {}
 
     def now(self, who: str | None, where: FrameType) -> None:
-        """This frame blocks its loop; `who` is the reward function, None: something else."""
+        """Warns that a frame blocks its loop; `who` is the reward function, or None."""
         if who is not None:
             self._named.add(who)
         whose = "a task or callback" if who is None else f"reward function {who!r}"
@@ -90,7 +90,7 @@ class BlockingWarnings:
         )
 
     def steps(self, name: str, where: FrameType) -> None:
-        """This frame is in one of the long steps of this function."""
+        """Warns about a function with many long steps; the frame is in one of them."""
         self._named.add(name)
         place = where.f_code.co_filename, where.f_lineno
         self._warn(
@@ -101,7 +101,7 @@ class BlockingWarnings:
         )
 
     def over(self, spec: FunctionSpec) -> None:
-        """A call of this function blocks the loop, or ended a block, and its code can't be read."""
+        """Warns about a block that ended with a call of this function, before its code could be read."""
         if spec.name in self._named:
             return
         self._named.add(spec.name)

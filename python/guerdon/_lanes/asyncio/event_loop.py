@@ -78,7 +78,7 @@ class LoopThread:
             self._queue.loop_ended()
 
     def _turns(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Runs the loop until something stops it; whether it can go on."""
+        """Runs the loop until something stops it; returns whether it can go on."""
         try:
             loop.run_forever()
         except BaseException as error:

@@ -92,7 +92,7 @@ class LoopFunction:
         return task in self._runners
 
     def tasks(self) -> set[EngineTask]:
-        """All our tasks; from now on none takes another call."""
+        """Returns all tasks of the function; from now on none of them takes another call."""
         self._ending = True
         self._loads.clear()
         for runner in self._runners:
@@ -105,7 +105,7 @@ class LoopFunction:
         await self._stateful.close(timeout)
 
     def stop(self, frame: int, call: int, *, ended: bool) -> None:
-        """Cancels an overdue call; `ended`: it has its outcome, without its coroutine."""
+        """Cancels an overdue call; `ended` means that it has its outcome without its coroutine."""
         runner = self.task_of((frame, call))
         if not isinstance(runner, RunnerTask):
             return
@@ -139,7 +139,7 @@ class LoopFunction:
             self._runners.add(RunnerTask(self._run, self._loop, load, index, self._over, self._clean))
 
     def _over(self, runner: RunnerTask) -> None:
-        """Takes on what a runner leaves, once."""
+        """Continues the work of a runner that has ended, once."""
         if runner not in self._runners:
             return
         self._runners.discard(runner)
@@ -149,7 +149,7 @@ class LoopFunction:
             self._count -= 1
         error: BaseException = asyncio.CancelledError()
         if runner.done() and not runner.cancelled():
-            # Read, so that asyncio does not log that nobody did.
+            # Read, or asyncio would log that the exception was never retrieved.
             error = runner.exception() or error
         load, call, rest = runner.load, runner.call, runner.rest
         if load is not None and call is not None:
@@ -290,12 +290,12 @@ class LoopFunction:
 
 @coroutine
 def _pause() -> Iterator[None]:
-    """One turn of the loop."""
+    """Waits for one turn of the loop."""
     yield
 
 
 def _complete(call: Call, load: FrameArguments, index: int, raw: object, size: int) -> int | Turn | None:
-    """Ends a call on `size` samples with its return value."""
+    """Reports the return value of a call on `size` samples."""
     frame = load.frame
     try:
         if load.values is None:

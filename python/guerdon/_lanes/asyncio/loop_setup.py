@@ -55,8 +55,8 @@ class LoopSetup:
     def begin(self, clean: Context, over: Callable[[BaseException | None], None]) -> None:
         """Starts `setup()` if it does not run; `over` is called at its end, with any error.
 
-        It is not kept longer: a circle with who asked would keep the loop's descriptor until
-        Python's collector runs.
+        `over` is not kept longer: a reference cycle with its owner would keep the loop's descriptor
+        open until Python's collector runs.
         """
         if self.setting_up is None:
             self._queue.setup_begins(self._number)

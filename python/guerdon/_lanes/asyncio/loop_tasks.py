@@ -34,7 +34,7 @@ class RunnerTask(EngineTask):
 
     Args:
         work: What it does, given itself.
-        load: The frame of the call that it begins with; without, it is the spare.
+        load: The frame of its first call; the spare runner has none.
         call: That call.
         over: Called with it when it has ended, in the context `clean`.
     """

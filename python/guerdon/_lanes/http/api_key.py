@@ -49,8 +49,8 @@ class KeyThreads:
 
 @dataclass(frozen=True)
 class ApiKey:
-    """Source of a key: in a variable of the environment, alone in a file, or what a function
-    returns; it is nowhere without one."""
+    """Source of a key: an environment variable, a file that holds the key alone, or a function that
+    returns it; or no source."""
 
     env: str | None = None
     file: str | None = None

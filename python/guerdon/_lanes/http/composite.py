@@ -39,7 +39,7 @@ __all__ = [
 
 _PARSES_WITHIN_S = 5.0
 _MOST_MEMBERS = 64
-# Options of the scores, whatever makes them.
+# Options of the scores, for every kind of composite.
 OF_SCORES = ("total_timeout", "on_failure", "max_failure_rate")
 # Values that stay in this process, where a comparison's may go to another.
 _LIVE = ("environment", "trainer_state")

@@ -68,7 +68,7 @@ class Question:
     images: object = None
 
     def wrong(self, why: str) -> RegistrationError:
-        """The error that says so."""
+        """Returns the error with this problem."""
         return RegistrationError(f"reward function {self.function!r}: {why}")
 
 
@@ -115,7 +115,7 @@ def _conversation(asked: Question) -> dict[str, Any]:
     if asked.system is not None:
         system = [{"role": "system", "content": _text(asked, "system", asked.system)}]
     messages = _messages(asked)
-    # Another answer would have the same first token.
+    # Another answer could have the same first token otherwise.
     end = [Repair()] if asked.repair and asked.parse.kind != "logprob" else []
     if asked.api == "chat":
         return {"messages": [*system, *_conversation_before(asked), *_shown(asked, messages), *end]}

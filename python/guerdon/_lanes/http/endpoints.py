@@ -127,7 +127,7 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
     """The endpoints of a function of a dispatcher; of a panel those of one member.
 
     Raises:
-        ValueError: There is no such function or member, or none is named.
+        ValueError: There is no such function or member, or no member is named.
     """
     every = with_members(specs)
     visible = {spec.name: index for index, spec in enumerate(specs)}

@@ -82,7 +82,7 @@ def checked_endpoints(function: str, option: str, path: str, value: object) -> t
     """Addresses with their weights, as full URLs.
 
     Raises:
-        RegistrationError: They are none, or one comes twice.
+        RegistrationError: A value is not an address, or one comes twice.
     """
     pairs: list[tuple[object, object]]
     if isinstance(value, str):

@@ -1,7 +1,7 @@
 """Images in requests: as URLs, given or made of the image itself, and as the part of a message that
 each API has for them.
 
-An image is encoded once a batch, however many samples share it.
+An image is encoded once per batch, for all samples that share it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Images:
         """The address of an image: given, or the image itself.
 
         Raises:
-            TypeError: It is no image.
+            TypeError: The value is not an image.
         """
         if isinstance(image, str):
             if image.startswith(("data:", "http://", "https://")):
@@ -46,7 +46,7 @@ class Images:
         """The images of a sample as JSON, each with a comma before it.
 
         Raises:
-            TypeError, ValueError: Something is no image, or none that the API takes.
+            TypeError, ValueError: A value is not an image, or the API does not take such images.
         """
         return "".join(f",{json.dumps(image_part(self.url(image), api))}" for image in listed(given))
 
@@ -71,7 +71,7 @@ def image_part(url: str, api: str, detail: object = None) -> dict[str, Any]:
 
 
 def listed(given: object) -> Sequence[object]:
-    """One image or several, as several."""
+    """Returns one image or several as a list."""
     if given is None:
         return ()
     return given if isinstance(given, (list, tuple)) else [given]
@@ -80,7 +80,7 @@ def listed(given: object) -> Sequence[object]:
 def _encoded(image: Any) -> tuple[str, bytes]:
     """Returns the kind of an image, and its bytes."""
     if isinstance(image, Mapping) and image.get("bytes") is not None:
-        image = image["bytes"]  # as datasets hold images that are not decoded
+        image = image["bytes"]  # the form of images that a dataset has not decoded
     if isinstance(image, (bytes, bytearray, memoryview)):
         data = bytes(image)
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":

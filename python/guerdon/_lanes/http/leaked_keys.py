@@ -18,7 +18,7 @@ _NAMES: Final = re.compile(
     |((.*_)?(access|api|auth|bearer|hf|id|refresh|security|session)_?)?token""",
     re.IGNORECASE | re.VERBOSE,
 )
-# A value with a digit, or longer than a word: "Basic arithmetic" is none.
+# A value with a digit, or longer than a word: "Basic arithmetic" is not a key.
 _VALUE: Final = re.compile(r"\s*(bearer|basic)\s+(?=\S*\d|\S{30})[^\s{}]{8,}\s*", re.IGNORECASE)
 
 

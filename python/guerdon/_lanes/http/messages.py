@@ -43,7 +43,7 @@ def as_messages(value: object, role: str, images: Images, given: object = None) 
 
     Raises:
         ValueError: There are not as many images as places for them.
-        TypeError: Something is no message or no image.
+        TypeError: A value is not a message or not an image.
     """
     waiting = list(listed(given))
     made = [_sendable(message, images, waiting) for message in _messages(value, role)]
@@ -58,7 +58,7 @@ def with_calls(value: object, role: str) -> list[dict[str, Any]]:
     """The messages with their tool calls in one form; their content is left as it is.
 
     Raises:
-        TypeError: A tool call is none.
+        TypeError: A tool call has an unknown form.
     """
     messages = _messages(value, role)
     calls = ([as_call(call, index) for index, call in enumerate(_calls(message))] for message in messages)
@@ -120,7 +120,7 @@ def called(call: Any) -> str:
 
 
 def _sendable(message: Mapping[str, Any], images: Images, waiting: list[object]) -> dict[str, Any]:
-    """A message as servers take it."""
+    """Returns a message in the form that servers take."""
     sent = {name: value for name, value in message.items() if value is not None or name == "content"}
     content = sent.get("content")
     if isinstance(content, (list, tuple)):

@@ -143,7 +143,7 @@ def extra_body(function: str, body: object) -> Mapping[str, Any]:
     """``body=``: more fields of the request's JSON.
 
     Raises:
-        RegistrationError: It is no dict.
+        RegistrationError: It is not a dict.
     """
     if body is None:
         return {}
@@ -158,7 +158,7 @@ def name_of(value: object) -> str:
     """A name, checked.
 
     Raises:
-        RegistrationError: It is none.
+        RegistrationError: It is something else.
     """
     name = checked.label(str(value), "name", value)
     if name is None:

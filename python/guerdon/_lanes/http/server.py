@@ -96,7 +96,7 @@ def server_of(function: str, given: dict[str, Any], option: str) -> tuple[Server
         option: The argument that is an address alone.
 
     Raises:
-        RegistrationError: There are two servers, or what was given is none.
+        RegistrationError: There are two servers, or the value is not a server.
     """
     server = given["server"]
     wrong = f"reward function {function!r}: "

@@ -116,7 +116,7 @@ def _references(value: Any) -> str:
 
 
 def _reference(value: Any) -> str | None:
-    """A number is the text that Python writes for it; NaN is none, like None."""
+    """A number becomes the text that Python writes for it; NaN and None are not references."""
     if not isinstance(value, (str, Number)) and hasattr(value, "item"):
         value = value.item()  # of an array or tensor without dimensions
     if isinstance(value, str):

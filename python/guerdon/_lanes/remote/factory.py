@@ -25,7 +25,7 @@ def checked_cluster(value: object) -> ClusterOption:
     """Returns the checked option.
 
     Raises:
-        RegistrationError: It is no cluster, or what it needs is not there.
+        RegistrationError: It is not a cluster, or what it needs is not there.
     """
     if isinstance(value, Ray):
         connection.check_installed()

@@ -56,7 +56,7 @@ def _completion(response: Mapping[str, Any], *, as_text: bool) -> object:
     prompt was a text and there is nothing but text, a text.
 
     Raises:
-        RequestError: 400, it is no list of items.
+        RequestError: 400, it is not a list of items.
     """
     messages = _messages(response.get("output"), "response.output")
     if as_text and all(message["role"] == "assistant" and "tool_calls" not in message for message in messages):

@@ -79,7 +79,7 @@ def read(known: object, pid: int) -> State:
     package's after ``python -m``. Outcomes were counted for ``counted_s``.
 
     Raises:
-        ValueError: This is no state.
+        ValueError: This is not a state.
     """
     if not isinstance(known, dict):
         raise ValueError("a state is an object")

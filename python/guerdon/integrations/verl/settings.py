@@ -118,7 +118,7 @@ def restarts(config: Any) -> int:
     """Returns how often a reward worker's call is repeated after the loss of the worker.
 
     Raises:
-        RegistrationError: It is no whole number.
+        RegistrationError: It is not a whole number.
     """
     given = _reward_kwargs(config).get("restarts", RESTARTS)
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:

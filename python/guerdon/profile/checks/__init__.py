@@ -34,7 +34,7 @@ def audit(function: object, rows: Sequence[Row], *, checks: Iterable[Check] = CH
     Returns: The findings, in the order of the checks; the worst first is up to the caller.
 
     Raises:
-        RegistrationError: It is no reward function.
+        RegistrationError: It is not a reward function.
         DataError: There are no rows, or they lack a column that the function asks for.
     """
     with Subject(function, rows, **options) as subject:

@@ -74,7 +74,7 @@ def failures(subject: Subject, scored: Sequence[Scored], count: int) -> Iterator
 
 
 def _kind(score: Score) -> str:
-    """The check that reports this outcome; empty where the function did not fail."""
+    """Returns the check that reports this outcome; empty if the function did not fail."""
     if score.lacks_memory:
         return "memory"
     if score.is_flood:
@@ -97,7 +97,7 @@ def _advice(subject: Subject, check: str, reason: str) -> str:
 
 
 def _first_of_each(found: list[Scored]) -> list[Scored]:
-    """One of each kind first, so that the examples differ."""
+    """Puts one of each kind first, so that the examples differ."""
     first: dict[str, Scored] = {}
     for each in found:
         first.setdefault(each[2], each)

@@ -116,7 +116,7 @@ def code_reward(
             wall at most three times as long, and a second.
         case_timeout: Seconds for one case. Default: what is left of ``timeout``; with
             ``score="share"`` that is divided among the cases that are left. The definition of
-            functions is no case: it has half of what is left.
+            functions is not a case: it has half of what is left.
         memory_limit: Memory of a program's process, in bytes or as a text like ``"512MiB"``; of
             JavaScript's at least 1 GiB.
         max_output: What it may print, on standard output and error together, or return, in a case.

@@ -63,7 +63,7 @@ def ask(pairs: list[tuple[str, str]], *, reward: bool) -> list[float | None]:
 
 class _Pairs(StatefulReward):
     def setup(self) -> None:
-        load()  # SymPy takes seconds, which are none of a pair's
+        load()  # SymPy takes seconds, which count for no pair
 
     def score(self, text: str, gold: str, as_reward: bool) -> float | None:
         return score(gold, text, reward=as_reward)

@@ -117,7 +117,7 @@ def plain_score(gold: str, completion: str, *, strict: bool = False) -> float | 
 
 
 def warn_unread(column: str, gold: str) -> None:
-    """Say once of a column that a gold answer in it can't be read."""
+    """Warns once per column that a gold answer in it can't be read."""
     if gold.strip() and column not in _warned:
         _warned.add(column)
         logging.getLogger("guerdon").warning(

@@ -68,7 +68,7 @@ class MathReward(WorkerReward):
         """The scores of a batch.
 
         Raises:
-            DataError: A column is missing, or a gold answer is no text.
+            DataError: A column is missing, or a gold answer is not a text.
             ImportError: A pair needs math-verify, which is not installed.
         """
         scores: list[float | None] = []

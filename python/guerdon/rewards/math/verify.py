@@ -131,7 +131,7 @@ def native_score(gold: object, answer: str, *, strict: bool, lenient: bool) -> f
         lenient: More notations are read; see `prepared`.
 
     Raises:
-        DataError: The gold answer is no text.
+        DataError: The gold answer is not a text.
     """
     if is_missing(gold):
         return None

@@ -81,7 +81,7 @@ pub(super) fn parsed<'a, const N: usize>(data: &'a [u8], names: [&str; N]) -> Re
     fields(data, names).map_err(|error| unreadable(&error, data))
 }
 
-/// Returns the reason for JSON that is none, or not of the expected form.
+/// Returns the reason for a body that is not JSON, or not of the expected form.
 pub(super) fn unreadable(error: &serde_json::Error, data: &[u8]) -> String {
     if error.is_data() { unknown(&error.to_string(), data) } else { format!("invalid JSON ({error}): {}", shown(data)) }
 }

@@ -1,8 +1,8 @@
 //! Answers of code sandboxes that speak SandboxFusion's `/run_code`: what became of one run.
 //!
-//! - A fault of the program (it hung, crashed, did not compile) is an answer; what the sandbox
-//!   could not do is none, and says so: nobody's program is wrong because a sandbox was.
-//! - An answer that contradicts itself, or lacks what decides, is none either.
+//! - A fault of the program (it hung, crashed, did not compile) is an answer; a failure of the
+//!   sandbox is an error: no program is wrong because a sandbox failed.
+//! - An answer that contradicts itself, or lacks a field that decides, is an error too.
 
 use crate::quote::{quoted, truncated};
 use crate::raw_json::{Raw, fields, number, object, text};
@@ -32,7 +32,7 @@ pub enum RunEnd {
     TooLong,
 }
 
-/// Why an answer is none.
+/// Why an answer is not a run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoRun {
     /// The sandbox says that it failed.

@@ -34,7 +34,7 @@ impl Candidate {
 pub enum Unread {
     /// There is none.
     Missing,
-    /// There is something that is none, or none for sure.
+    /// There is a text that is not a score, or that may not be one.
     Unclear(String),
 }
 

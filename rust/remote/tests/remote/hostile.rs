@@ -80,7 +80,7 @@ fn ready(hello: &[u8]) -> Vec<u8> {
     ready
 }
 
-/// Each has its outcome: an answer or a failure, and no reward that is no number.
+/// Each has its outcome: an answer or a failure, and no reward that is not a number.
 fn whole(batch: &Batch, samples: usize) {
     for (sample, function) in (0..samples).flat_map(|sample| [(sample, 0), (sample, 1)]) {
         let outcome = batch.cell(sample, function).unwrap().outcome;

@@ -197,8 +197,8 @@ async fn a_node_that_is_lost_before_it_says_what_it_began() {
     rig.close().await;
 }
 
-/// Its worker dies once, after a node was lost under it: that is no second death. It goes back, and
-/// is counted where it ends.
+/// Its worker dies once, after a node was lost under it: that is not a second death. It goes back,
+/// and is counted where it ends.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_once_after_a_node_was_lost() {
     let rig = Rig::new(one(), |_: &Ask| Act::Return { after: MS, cells: vec![Cell::Value(1.0)] });

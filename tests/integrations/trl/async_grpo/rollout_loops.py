@@ -7,8 +7,7 @@ import os
 import queue
 import random
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -158,14 +157,6 @@ def score(loop: _AsyncRolloutLoop, groups: list[RolloutGroup]) -> list[list[Any]
         sample = loop.rollout_buffer.get_nowait()
         by_group.setdefault(sample.group_id, []).append(sample)
     return list(by_group.values())
-
-
-def wait_until(there: Callable[[], object], seconds: float = 30.0) -> None:
-    """Waits for a condition; fails if it does not come."""
-    deadline = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < deadline, "it did not come in time"
-        time.sleep(0.01)
 
 
 @contextmanager

@@ -13,8 +13,8 @@ pytest.importorskip("trl")
 pytest.importorskip("aiohttp")
 
 from guerdon import Dispatcher, RewardFailureError
+from tests.clock import eventually
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
-from tests.integrations.trl.async_grpo.rollout_loops import wait_until
 
 pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
 
@@ -106,7 +106,7 @@ def test_it_stops_at_once_though_the_server_does_not_answer() -> None:
     loop = make()
     loop.slow_s = 600.0
     with rollout_loops.running(loop) as run:
-        wait_until(lambda: loop.asked)
+        eventually(lambda: loop.asked, seconds=30)
         began = time.monotonic()
     # TRL's trainer waits 15 s for this, and a completion may take 10 minutes
     assert time.monotonic() - began < 100.0
@@ -117,7 +117,7 @@ def test_it_stops_at_once_though_the_server_does_not_answer() -> None:
 def test_it_stops_at_once_though_a_reward_does_not_come() -> None:
     loop = make(reward_functions.never)
     with rollout_loops.running(loop) as run:
-        wait_until(lambda: loop._scoring > 0)
+        eventually(lambda: loop._scoring > 0, seconds=30)
         began = time.monotonic()
     assert time.monotonic() - began < 100.0
     assert run.error is None
@@ -128,7 +128,7 @@ def test_it_ends_with_its_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = _Queue()
     loop = make(rollout_buffer=buffer, metrics_queue=_Queue(), exception_info_queue=_Queue())
     with rollout_loops.running(loop) as run:
-        wait_until(lambda: not buffer.empty())
+        eventually(lambda: not buffer.empty(), seconds=30)
         monkeypatch.setattr("guerdon.integrations.trl.async_grpo.rollout_loop._orphaned", lambda: True)
         run.thread.join(40)
     assert "is gone" in str(run.error)

@@ -101,9 +101,6 @@ def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> N
         assert copy.score(completions=["abc"]).rewards.tolist() == [[[6.0, 3.0]]]
 
 
-# --- a worker of the user's
-
-
 @pytest.mark.parametrize("where", ["trainer", "worker"])
 def test_a_worker_of_the_users_own_has_its_samples_scored_by_the_engine(where: str) -> None:
     functions = [reward_functions.fails_on_x]
@@ -145,9 +142,6 @@ def test_the_weights_of_a_rubric_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = trainer.rollout_worker._loop_kwargs["guerdon"].columns
     assert [column.__name__ for column in columns] == ["rubric/correct", "rubric/clear", "length"]
     assert GroupScorer(columns)._weights == [2.0, 1.0, 1.0]
-
-
-# --- what is put on TRL's worker
 
 
 def failed_worker(error: Exception) -> Any:
@@ -269,9 +263,6 @@ def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None
         process.close()
         buffer.close()
         worker._exception_info_queue.close()
-
-
-# --- it trains once
 
 
 def test_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def pack(value: Any) -> bytes:
 
 
 def is_marshalled(data: bytes) -> bool:
-    """Says whether the value has no `Opaque` in it."""
+    """Returns whether the value has no `Opaque` in it."""
     return data[:1] == _MARSHALLED
 
 

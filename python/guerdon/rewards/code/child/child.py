@@ -85,8 +85,8 @@ def _exec(request: dict[str, Any], mark: int) -> NoReturn:
 
 
 def _copy_stdin() -> None:
-    """Has /dev/stdin be a copy of the input, where it leads into the program's folder: no /proc is
-    there for it to lead to."""
+    """Makes /dev/stdin a copy of the input if it leads into the program's folder, where no /proc
+    is."""
     with contextlib.suppress(OSError):
         path = os.readlink("/dev/stdin")
         if not path.startswith("/proc/"):
@@ -180,7 +180,7 @@ def _define(prelude: str, source: str, module: ModuleType, mark: int) -> None:
     the body of a function that the prelude begins. Closes the mark before anything of the program.
     """
     before = _compiled(prelude, "<prelude>") if prelude else None
-    # Compiled again below: what it takes until then is none of the prelude's memory.
+    # Compiled again below, so that its memory until then is not counted as the prelude's.
     alone = not prelude or (before is not None and _compiled(source, _FILE) is not None)
     if before is not None:
         try:

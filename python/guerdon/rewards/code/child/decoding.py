@@ -34,7 +34,7 @@ def decode(data: bytes) -> Any:
     """Returns the value that `encode` made the bytes of.
 
     Raises:
-        EncodingError: They are no such bytes, or a value that takes too much memory.
+        EncodingError: They are not such bytes, or a value that takes too much memory.
     """
     reader = _ValueReader(data)
     try:

@@ -33,7 +33,7 @@ _LONGEST: Final = (1 << 32) - 1
 
 
 class EncodingError(ValueError):
-    """A value that can't be sent, or bytes that are none."""
+    """A value that can't be sent, or bytes that `encode` did not make."""
 
 
 class BoundError(EncodingError):
@@ -44,8 +44,8 @@ class Opaque:
     """Replaces a value that is not data, an object of a program's own class say.
 
     Attributes:
-        guerdon_kind: What the program called its type.
-        guerdon_number: By which the program's process has it; -1 where it does not.
+        guerdon_kind: The name of its type in the program.
+        guerdon_number: Its number in the program's process; -1 if it has none there.
     """
 
     __slots__ = ("guerdon_kind", "guerdon_number")
@@ -92,10 +92,10 @@ def encode(value: object, limit: int = _LONGEST, *, opaque: Callable[[Any], int]
     """`value` as bytes.
 
     Args:
-        opaque: Numbers what is no data, which becomes an `Opaque`; without it that is refused.
+        opaque: Numbers what is not data, which becomes an `Opaque`; without it that is refused.
 
     Raises:
-        EncodingError: It is nested too deeply, takes more than `limit` bytes, or is no data.
+        EncodingError: It is nested too deeply, takes more than `limit` bytes, or is not data.
     """
     out = bytearray()
     bounds = _Bounds(min(limit, _LONGEST), opaque)
@@ -215,7 +215,7 @@ def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds:
         _write(item, out, bounds, depth + 1)
 
 
-# A bool is an int: what comes first is asked first.
+# A bool is an int: the first type that fits counts.
 _WRITERS: Final[dict[type, _Writer]] = {
     type(None): lambda _value, out, *_: out.extend(b"N"),
     bool: lambda value, out, *_: out.extend(b"T" if value else b"F"),

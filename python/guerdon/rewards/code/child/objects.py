@@ -52,7 +52,7 @@ class Objects:
         return Opaque(kind.__name__, self.number(value)) if own else value
 
     def given(self, value: Any) -> Any:
-        """A value of tests, with objects for their numbers."""
+        """Returns a value of tests, with objects for their numbers."""
         if isinstance(value, Opaque):
             found = self._objects[value.guerdon_number]
             return found.value if isinstance(found, _Kept) else found
@@ -69,7 +69,7 @@ class Objects:
         return value
 
     def do(self, name: str, *args: Any) -> Any:
-        """The acts that tests ask of an object."""
+        """Performs an act that tests request of an object."""
         if name == "new":
             kind = self._module.__dict__.get(args[0])
             kind = kind if isinstance(kind, type) else type(args[0], (), {})

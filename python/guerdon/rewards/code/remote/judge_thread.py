@@ -25,7 +25,7 @@ _WITHIN_S: Final = BESIDE_S
 
 
 class OutputJudge(Judge):
-    """Judges runs in a separate process: what a program gives may be made to cost much."""
+    """Judges runs in a separate process: a program's output may be made to cost much."""
 
     def fault_of(self, run: CaseRun, used: float) -> str:
         """The fault of a run that does not pass its case; "" for one that does.
@@ -34,7 +34,7 @@ class OutputJudge(Judge):
             used: Seconds that earlier outputs of its program took.
 
         Raises:
-            ZygoteLostError: There is no process for it, which is no fault of the program.
+            ZygoteLostError: There is no process for it, which is not the program's fault.
         """
         how = f"did not end within {_WITHIN_S:g} s"
         for _ in range(2):

@@ -1,6 +1,7 @@
-"""ProgramCalls of a program's functions, in a process that defines it once.
+"""Calls of a program's functions, in a process that defines it once.
 
-- An answer bears the nonce of its call: what was written before the call, or twice, is none.
+- An answer bears the nonce of its call: text that was written before the call, or twice, is not an
+  answer.
 - After a hang or a crash the next call has a new process; each call is made once.
 - A program that can't be defined answers no call, and is not tried again.
 """
@@ -56,7 +57,8 @@ class ProgramCalls:
     """The functions of one program; see the module.
 
     Attributes:
-        starved: A process of it was ended as time was up, of which others had the most.
+        starved: One of its processes was ended at its time limit, though others had most of the
+            processor time.
     """
 
     def __init__(

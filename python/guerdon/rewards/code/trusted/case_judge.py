@@ -55,13 +55,13 @@ class CaseJudge:
         self._state = state
 
     def printed(self, case: StdinCase, text: str) -> str:
-        """The fault of an output that does not pass the case; "" for one that does."""
+        """Returns the fault of an output; "" if it passes the case."""
         if self._passed(outputs_match, case.stdout, text, with_input(self.rules, case)):
             return ""
         return f"it printed {shown(text)}, expected {shown(case.stdout)}"
 
     def returned(self, case: CallCase, value: Any) -> str:
-        """The fault of a value that does not pass the case; "" for one that does."""
+        """Returns the fault of a value; "" if it passes the case."""
         rule = with_input(self.rules, case)
         if any(self._passed(values_match, expected, value, rule) for expected in case.expected):
             return ""
@@ -70,8 +70,8 @@ class CaseJudge:
     def _passed(
         self, match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare
     ) -> bool:
-        """Returns whether they match; not, where a function of the user's raises on what a program
-        gave.
+        """Returns whether they match. A user's function that raises on the program's output counts
+        as no match.
 
         Raises:
             DataError: It raises on the expected value itself.
@@ -93,7 +93,7 @@ class CaseJudge:
 
 
 def expects_list(case: CallCase, value: object) -> bool:
-    """Says whether a list is expected of an iterator of the program."""
+    """Returns whether the case expects a list from an iterator of the program."""
     is_iterator = isinstance(value, Opaque) and value.guerdon_kind in ITERATORS
     return is_iterator and isinstance(case.expected[0], (list, tuple))
 
@@ -105,7 +105,7 @@ def compare_reference(rule: Compare, expected: object) -> None:
 
 
 def with_input(rules: JudgingRules, case: Case) -> Compare:
-    """The rule by which a case is compared; a function is given its input, where it takes that."""
+    """Returns the rule by which a case is compared; a function that takes the input gets it."""
     compare = rules.compare
     if not callable(compare) or not rules.takes_input:
         return compare

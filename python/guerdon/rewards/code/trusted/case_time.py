@@ -53,7 +53,7 @@ class ProgramTime:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """It has a question meanwhile."""
+        """Counts the time inside as that of a question to the program."""
         if self._paused is not None:
             self.end += time.monotonic() - self._paused
         self._paused = None
@@ -63,15 +63,15 @@ class ProgramTime:
             self._paused = time.monotonic()
 
     def ran(self, seconds: float) -> None:
-        """Its process ran for at most so long."""
+        """Records that its process ran for at most so long."""
         self._running += seconds
 
     def measured(self, seconds: float) -> None:
-        """Its process has used so much of a processor until now."""
+        """Records the processor time of its process until now."""
         self._running = seconds
 
     def process_ended(self, seconds: float | None = None) -> None:
-        """Its process ended after so much; None: after what is known."""
+        """Records the end of its process and its processor time; None for the last known one."""
         self._ended += self._running if seconds is None else seconds
         self._running = 0.0
 

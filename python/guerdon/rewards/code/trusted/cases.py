@@ -34,7 +34,7 @@ _EXPECTED: Final = (
 _PARTNERS: Final = {"stdin": "stdout", "input": "output", "fn": "expected", "args": "expected", "kwargs": "expected"}
 # A list in one of them is a list of cases: no case has a list there.
 _NO_LISTS: Final = ("fn", "stdout", "output")
-# Lists of them are long, and hold nothing to look for.
+# Lists of these are long and hold no object.
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -68,7 +68,7 @@ def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "ca
     """The cases of a row, at least one.
 
     Raises:
-        DataError: It holds no cases, or what is none.
+        DataError: It holds no cases, or something else.
     """
     try:
         value = _plain(value)
@@ -79,7 +79,7 @@ def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "ca
 
 
 def is_text(text: str) -> bool:
-    """Says whether a text has bytes: half a surrogate pair has none."""
+    """Returns whether a text can be encoded: half a surrogate pair can't."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -88,7 +88,7 @@ def is_text(text: str) -> bool:
 
 
 def called_by(cases: list[Case]) -> set[str]:
-    """The functions that the cases call."""
+    """Returns the functions that the cases call."""
     return {case.fn for case in cases if isinstance(case, CallCase)}
 
 

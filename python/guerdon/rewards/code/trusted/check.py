@@ -77,7 +77,7 @@ class Program:
         calls: How many were made.
         asked: How often anything was asked of it.
         stopped: Why the program can't go on; "" while it can.
-        lost: Why no program can be called any more, by no fault of it; None while it can.
+        lost: Why no program can be called any more, through a fault elsewhere; None while one can.
     """
 
     def __init__(self, call: Caller) -> None:
@@ -105,7 +105,7 @@ class Program:
         return self.stopped or found
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
-        """Call a function; with `in_place` its arguments are then as it left them."""
+        """Calls a function; with `in_place`, its changes of the arguments are kept."""
         exchange = Exchange(self, self.classes, MADE if name in self.makers else RETURNED)
         if in_place or self.classes:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
@@ -117,7 +117,7 @@ class Program:
         return value
 
     def ask(self, act: str, args: list[Any]) -> Any:
-        """Do something with an object of the program."""
+        """Performs an act on an object of the program."""
         value = self._asked(f"#{act}", args, {})
         if act in ("new", "keep", "part") and isinstance(value, Opaque):
             return Handle("", value.guerdon_number, self)
@@ -295,7 +295,7 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
 
 def _fault(error: BaseException, program: Program, text: str | None) -> str:
     """Returns the reason why the program failed the tests, from their exception; raises it where it
-    is no fault of the program."""
+    is not the fault of the program."""
     if isinstance(error, DataError) or error is program.lost:
         raise error
     if program.calls == 0 and not isinstance(error, CandidateError):

@@ -85,7 +85,7 @@ class CheckCode:
 
 @lru_cache(maxsize=512)
 def defined_by(text: str) -> frozenset[str]:
-    """The names that test code defines."""
+    """Returns the names that test code defines."""
     return frozenset(_defined(_parsed(text)))
 
 
@@ -123,7 +123,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
 
 
 def asked_of_program(texts: list[str]) -> set[str]:
-    """The functions of the program that tests use."""
+    """Returns the functions of the program that tests use."""
     known = frozenset[str]().union(*map(defined_by, texts))
     return {name for text in texts for name in check_code(text, known).functions}
 
@@ -229,7 +229,7 @@ def _names_of(node: ast.AST) -> Iterable[str]:
         case ast.arg(arg=name):
             return [name]
         case ast.ImportFrom(names=[ast.alias(name="*")]):
-            with suppress(Exception):  # as it will fail where the tests run
+            with suppress(Exception):  # it will fail in the tests, too
                 return dir(importlib.import_module(node.module or ""))
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             return [(alias.asname or alias.name).partition(".")[0] for alias in aliases]
@@ -326,7 +326,7 @@ class _OnObjects(ast.NodeTransformer):
 
 
 class _Names:
-    """Uses of names that nothing defines."""
+    """Collects the uses of names that nothing defines."""
 
     def __init__(self, text: str, known: frozenset[str], defined: frozenset[str]) -> None:
         self.lines = text.split("\n")
@@ -368,7 +368,7 @@ class _Names:
                     raise self.wrong(node, "replaces functions of modules")
 
     def _passed(self, node: ast.expr, made: Mapping[str, ast.FunctionDef]) -> ast.expr:
-        """The stand-in for an argument: a function by its text, where that holds all of it."""
+        """Returns the replacement of an argument: a function's text, if that is all of it."""
         name = node.id if isinstance(node, ast.Name) else ""
         function = made.get(name, node)
         if function is node and not isinstance(node, ast.Lambda) and not callable(getattr(builtins, name, None)):

@@ -23,7 +23,7 @@ __all__ = ["collected", "ended", "only_test", "outcomes", "run_collected"]
 
 @contextmanager
 def outcomes() -> Iterator[None]:
-    """Has pytest's outcomes, which are not `Exception`s, fail a test or skip the rest of it."""
+    """Makes pytest's outcomes, which are not `Exception`s, fail a test or skip its rest."""
     try:
         yield
     except BaseException as error:
@@ -35,7 +35,7 @@ def outcomes() -> Iterator[None]:
 
 
 def collected(namespace: dict[str, Any]) -> list[str]:
-    """The names of what would be collected, and of ``check``."""
+    """Returns the names of the collected tests, and of ``check``."""
     return [name for name, one in namespace.items() if name == "check" or _is_collected(name, one)]
 
 

@@ -213,11 +213,11 @@ class ObjectUses:
         return set(found)
 
     def _direct(self, node: ast.expr) -> Kinds:
-        """Its kinds where it is the value of a call, or a name for that."""
+        """Returns its kinds if it is a call or a name, else none."""
         return self.kinds(node) if isinstance(node, (ast.Call, ast.Name)) else _DATA
 
     def _follow(self) -> None:
-        """Find what names stand for."""
+        """Finds the kinds of all names."""
         functions = {node.name: node for node in self._nodes if isinstance(node, ast.FunctionDef)}
         self._kinds, self._also_data = {}, set()
         for _ in range(_ROUNDS):
@@ -275,7 +275,7 @@ class ObjectUses:
 
 
 def _compared(node: ast.AST) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
-    """The pairs that an expression compares, also by a method of `unittest`."""
+    """Yields the pairs that an expression compares, also by a method of `unittest`."""
     match node:
         case ast.Compare(left=left, ops=ops, comparators=others):
             yield from zip([left, *others], ops, others, strict=False)

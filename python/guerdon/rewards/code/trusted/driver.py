@@ -89,7 +89,7 @@ class Driver:
         return of_cases(faults, len(faults) + left, self._rules.score)
 
     def judge_by(self, check: Callable[..., Any], name: str, row: dict[str, Any]) -> Judgement:
-        """Have a function of the user's own judge it."""
+        """Judges it by a user's function."""
 
         def call(*given: Any) -> CallAnswer:
             self._time.begin(1)  # each call is a separate case; their number is unknown
@@ -114,7 +114,7 @@ class Driver:
         return run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
 
     def _case(self, run: Run, case: Case) -> str:
-        """Why the case is not passed; "" if it is."""
+        """Returns why the case is not passed; "" if it is."""
         if fault := self._time.fault():
             return fault
         if isinstance(case, StdinCase):

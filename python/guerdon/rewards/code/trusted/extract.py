@@ -45,7 +45,7 @@ _OTHER_NAMES: Final = (
     "stdout swift tests tex text toml ts tsx txt typescript vb verilog xml yaml yml zig zsh"
 )
 _OTHERS: Final = frozenset(_OTHER_NAMES.split())
-# Words that read input, in the languages that are known.
+# Words that read input, in all supported languages.
 _READS: Final = re.compile(r"\b(?:raw_)?input\b|stdin|open\(0|read\(0|\bmain\s*\(|readline|fileinput|readFileSync")
 # Spaces from which on a block is inside the program's text, as in a docstring.
 _DEEPER: Final = 4
@@ -116,7 +116,7 @@ def extract_program(
         how: Which block; ``"whole"`` for all of the text where it has no block, or a function that
             finds the program.
         tags: Of the language, in lower case. Where no block has one of them, blocks without a tag
-            are taken for it, or else those whose tag is no language.
+            are taken for it, or else those whose tag is not a language.
         wanted: Names of which the block defines most, or else reads input.
     """
     if callable(how):
@@ -147,7 +147,8 @@ def _in_blocks(text: str, how: str, tags: Collection[str], wanted: Wanted) -> tu
 
 
 def _by_function(how: Callable[[str], str | None], text: str) -> tuple[str | None, str]:
-    """A completion that the function can't take is wrong: it has no say in whether it is judged."""
+    """Finds the program by a user's function. A completion on which it raises is wrong: a
+    completion must not decide whether it is judged."""
     try:
         found = how(text)
     except (Exception, SystemExit) as error:
@@ -158,8 +159,8 @@ def _by_function(how: Callable[[str], str | None], text: str) -> tuple[str | Non
 
 
 def _own(blocks: list[Block], tags: Collection[str]) -> list[Block]:
-    """Those of the language, or else those without a tag: what a program prints is often shown
-    behind it in such a one."""
+    """Returns the blocks of the language, or else those without a tag: a program's output is often
+    shown behind it in such a block."""
     kinds: tuple[list[Block], ...] = [], [], []
     for block in blocks:
         names = {block.tag, block.tag.rstrip("0123456789")}

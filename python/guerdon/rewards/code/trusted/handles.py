@@ -55,7 +55,7 @@ class ObjectHost(Protocol):
     """Runs operations on an object in the program's process.
 
     Attributes:
-        asked: How often that was asked for anything.
+        asked: Number of its requests to the program.
     """
 
     asked: int
@@ -64,7 +64,7 @@ class ObjectHost(Protocol):
         """Returns the value of an act."""
 
     def refuse(self) -> NoReturn:
-        """Ends the tests without a score: they have the program compare its own objects."""
+        """Ends the tests without a score: they let the program compare its own objects."""
 
 
 def _asked(act: str) -> Any:
@@ -86,7 +86,7 @@ def _operator(act: str, *, reflected: bool = False) -> Any:
 
 
 def _order(handle: Handle, other: object) -> Any:
-    """Objects have no order here."""
+    """Refuses an order of the program's objects."""
     if handle.guerdon_is_compared(other):
         handle.guerdon_program.refuse()
     return NotImplemented
@@ -96,7 +96,7 @@ class Handle(Opaque):
     """An object of the program.
 
     Attributes:
-        guerdon_program: Where it is asked.
+        guerdon_program: Runs its operations.
         guerdon_origin: `RETURNED`, `DERIVED` or `MADE`.
     """
 
@@ -110,7 +110,7 @@ class Handle(Opaque):
             object.__setattr__(self, f"guerdon_{name}", value)
 
     def guerdon_is_compared(self, other: object) -> bool:
-        """Says whether the tests compare by value what only the program can."""
+        """Returns whether the tests compare values that only the program can compare."""
         if isinstance(other, Handle):
             return (
                 MADE in (self.guerdon_origin, other.guerdon_origin)
@@ -132,7 +132,7 @@ class Handle(Opaque):
         return self.guerdon_program.ask("getitem", [self, key])
 
     def __contains__(self, item: object) -> Any:
-        if self.guerdon_origin == RETURNED:  # in place of data: it could claim to hold any value
+        if self.guerdon_origin == RETURNED:  # it replaces data: it could claim to hold any value
             return any(one is item or one == item for one in self)
         return self.guerdon_program.ask("contains", [self, item])
 
@@ -264,19 +264,19 @@ def part_of(one: Any, key: Any, is_item: bool) -> Any:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Says whether these are one object, also of the program."""
+    """Returns whether these are one object, also of the program."""
     return one is other or (
         isinstance(one, Handle) and isinstance(other, Handle) and one.guerdon_number == other.guerdon_number
     )
 
 
 def hash_of(value: object) -> Any:
-    """The hash of a value; of an object of the program the one that it has there."""
+    """Returns the hash of a value; for an object of the program its hash there."""
     return value.guerdon_program.ask("hash", [value]) if isinstance(value, Handle) else hash(value)
 
 
 def holds_objects(value: object) -> bool:
-    """Says whether a value holds an object of the program."""
+    """Returns whether a value holds an object of the program."""
     if isinstance(value, dict):
         return any(map(holds_objects, [*value, *value.values()]))
     if isinstance(value, _CONTAINERS):
@@ -363,7 +363,7 @@ class Exchange:
                 object.__setattr__(one, name, self._received(attribute, waiting))
 
     def update(self) -> None:
-        """Have objects and data of the call's arguments be as they are there."""
+        """Copies the call's changes of its arguments back to the objects and data here."""
         waiting = [(one, self._there[id(one)]) for one in self._sent_ones]
         self._here = {handle.guerdon_number: one for one, handle in waiting}
         while waiting:

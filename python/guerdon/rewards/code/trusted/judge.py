@@ -1,7 +1,7 @@
-"""`Judge`: judgements are made in a process of their own, which is killed where it does not end.
+"""`Judge`: judgements are made in a separate process, which is killed if it does not end.
 
-- Tests, functions of the user's and whatever is made of a program's values run there. Once the
-  program answered, that they hang or crash is 0.0: a program has no say in whether it is judged.
+- Tests and functions of the user's run there, with the program's values. Once the program has
+  answered, a hang or crash there is 0.0: a program must not decide whether it is judged.
 - The process is started when first needed, and again after it was killed. It ends with this one.
 - Its warnings are logged here.
 """
@@ -87,11 +87,11 @@ class Judge(StatefulReward):
                 return judgement
             except EndedError as error:
                 if self._state.waits and not again:
-                    continue  # perhaps by chance: it handled none of the program's values
+                    continue  # perhaps by chance: it had none of the program's values
                 found = self._without_end(row, str(error))
                 if found is not None:
                     return found
-                if again:  # what happens twice is not by chance
+                if again:  # the same fault twice is not chance
                     raise ZygoteLostError(f"the process that judges {error}") from None
         raise AssertionError
 
@@ -117,12 +117,12 @@ class Judge(StatefulReward):
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._state = JudgeState()
-        self._here: CodeScorer | None = None  # what judges in this process
+        self._here: CodeScorer | None = None  # judges in this process
         self._owner = 0
 
     def _without_end(self, row: Mapping[str, Any], how: str) -> Judgement | None:
-        """The judgement on a program whose judge did not give one; None where that is no fault of
-        it."""
+        """Returns the judgement on a program whose judge ended without one; None if the program is
+        not to blame."""
         last = self._state
         share = last.passed / last.cases if last.cases and self.judging.rules.score == "share" else 0.0
         case = f"case {last.place}: " if last.place >= 0 else ""
@@ -149,7 +149,7 @@ class Judge(StatefulReward):
         return Judgement(share, passed, cases, f"{case}{what} {how} with what the program gave")
 
     def _ask(self, what: str, seconds: float, *given: Any) -> Any:
-        """Have the process do something, for so long beside the time of programs.
+        """Sends the process a request; it may take `seconds` beside the time of programs.
 
         Raises:
             EndedError: It ended, or was killed.
@@ -186,7 +186,7 @@ class Judge(StatefulReward):
         except (EOFError, OSError):
             raise EndedError(self._kill()) from None
         except BaseException:
-            self._kill()  # whoever waits was interrupted: its answer would be taken for the next
+            self._kill()  # the caller was interrupted: this answer would be taken for the next one
             raise
         for level, text in logged:
             logging.getLogger("guerdon").log(level, "%s", text)
@@ -195,7 +195,7 @@ class Judge(StatefulReward):
         raise value
 
     def _kill(self) -> str:
-        """End the process at once, with what functions of the user's started; how it ended."""
+        """Ends the process at once, with all processes of user functions; returns how it ended."""
         process, channel = self._process, self._channel
         self._process = self._channel = None
         assert process is not None

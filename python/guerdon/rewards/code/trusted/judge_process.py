@@ -105,7 +105,8 @@ class _Logged(logging.Handler):
 
 
 def _sendable(error: BaseException) -> Any:
-    """The exception, or one with its text, where it can't be sent or is none to raise elsewhere."""
+    """Returns the exception, or one with its text if it can't be sent or must not be raised
+    elsewhere."""
     try:
         if isinstance(error, Exception):
             pickle.loads(pickle.dumps(error))

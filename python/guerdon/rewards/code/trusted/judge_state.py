@@ -1,4 +1,5 @@
-"""Progress of a judge, on a page of memory: whoever waits for it sees that, even where it hangs.
+"""Progress of a judge, on a page of shared memory: the waiting process sees it even if the judge
+hangs.
 
 A judge writes it and another process reads it. The program's own progress is not part of it.
 """
@@ -42,17 +43,17 @@ class JudgeState(ctypes.Structure):
     _used: float  # before that
 
     def begin(self) -> None:
-        """A judgement begins, of which nothing is known."""
+        """Begins a judgement."""
         ctypes.memset(ctypes.addressof(self), 0, SIZE)
         self.place, self._since = -1, time.monotonic()
 
     def case(self, place: int, passed: int, cases: int) -> None:
-        """A case begins."""
+        """Begins a case."""
         self.place, self.passed, self.cases = place, passed, cases
 
     @contextmanager
     def during(self, act: int) -> Iterator[None]:
-        """It does this, and then what it did before."""
+        """Sets the act inside the ``with``, and then the act before it."""
         before, self.act = self.act, act
         try:
             yield
@@ -61,7 +62,7 @@ class JudgeState(ctypes.Structure):
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """It waits for a program, whose time is bounded elsewhere."""
+        """Marks the time inside as waiting for a program, whose time is bounded elsewhere."""
         used = self.used()
         self._since = 0.0
         self._used = used
@@ -71,17 +72,17 @@ class JudgeState(ctypes.Structure):
             self._since = time.monotonic()
 
     def answered(self) -> None:
-        """The program answered: what it gave is looked at from now on."""
+        """Records an answer of the program, which is judged from now on."""
         self.answers += 1
 
     def used(self) -> float:
-        """Seconds that it took beside waiting for programs."""
+        """Returns the seconds that it took beside waiting for programs."""
         since = self._since
         return self._used + (time.monotonic() - since if since else 0.0)
 
     @property
     def waits(self) -> bool:
-        """It waits for a program now."""
+        """Returns whether it waits for a program now."""
         return not self._since
 
 

@@ -1,4 +1,4 @@
-"""Findings about one program."""
+"""The judgement on one program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`CodeScorer` judges completions in this process: the one of `judge`.
 
-- A program that fails is 0.0 with a reason; what is no fault of it raises, and is NaN.
+- A program that fails is 0.0 with a reason; a fault elsewhere raises, and is NaN.
 - Its settings, a `Judging`, pickle.
 """
 
@@ -131,7 +131,7 @@ class CodeScorer:
         except ZygoteLostError:
             if time.monotonic() - began > _EARLY_S:
                 raise
-            self._start(AGAIN_S)  # a new one; what happens twice is not by chance
+            self._start(AGAIN_S)  # a new one; the same fault twice is not chance
             return self._judgement(program, row)
 
     def compare_reference(self, row: Mapping[str, Any], place: int) -> None:

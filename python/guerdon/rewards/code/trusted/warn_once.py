@@ -1,4 +1,4 @@
-"""Warnings that are of a reward, not of one sample: each once a process."""
+"""Warnings about a reward, not about one sample: each once per process."""
 
 from __future__ import annotations
 

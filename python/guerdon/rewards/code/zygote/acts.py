@@ -40,7 +40,7 @@ class Targets:
     """Targets of the acts; all of it is the probe's own.
 
     Attributes:
-        outer: A process of this user that is no part of the fences, as the trainer.
+        outer: A process of this user that is not part of the fences, as the trainer.
         zygote: The process that forked the child.
         sibling: Another fenced child.
         folder: A folder that anyone may write to, with a file ``canary`` in it that anyone may.

@@ -41,7 +41,7 @@ class CommandProgram:
         self._written = False
 
     def compile(self) -> str:
-        """Why it does not compile; "" if it does, or need not."""
+        """Compiles it, if need be; returns the fault, "" if there is none."""
         if not self._language.compile:
             return ""
         run = self._run(self._language.compile, b"", Deadline(COMPILE_S), _MOST_MESSAGES, "build")

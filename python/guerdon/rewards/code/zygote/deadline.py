@@ -1,6 +1,6 @@
-"""Until when a program may take: so much time of a processor, or the clock on the wall.
+"""Deadline of a program: by processor time, and by the clock on the wall.
 
-A program has the same time on a processor, whether others need it too or not.
+A program has the same processor time, whether or not others need the processor too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 __all__ = ["Deadline", "wall_seconds"]
 
-# Between two questions for the time that it used.
+# Between two requests for the time that it used.
 _LEAST_WAIT_S: Final = 0.005
 
 
@@ -21,7 +21,7 @@ def wall_seconds(seconds: float) -> float:
 
 
 class Deadline:
-    """When a program is to be ended.
+    """The time at which a program is ended.
 
     Attributes:
         seconds: Of a processor that it may use.

@@ -34,8 +34,8 @@ ONE_ARENA: Final = {"MALLOC_ARENA_MAX": "1"}
 """The C library would reserve 64 MiB of address space for each of some threads, of `memory_limit`;
 it reads this as a program starts."""
 
-# All that children have in their environment: a pool of threads for each core is none of a small
-# program's, and more than it may have.
+# The whole environment of children: a small program needs no pool with a thread for each core, and
+# may not have that many threads.
 _ONE_THREAD: Final = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
@@ -274,7 +274,7 @@ def _go_on_in_a_child() -> None:
 
 
 def _wait_for(pid: int, outer: int) -> NoReturn:
-    """Ends as that process does, and holds nothing that another waits to see closed."""
+    """Ends as that process does, and keeps no descriptor open that another process waits for."""
     os.closerange(0, 65536)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):

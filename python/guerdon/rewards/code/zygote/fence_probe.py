@@ -39,8 +39,8 @@ _BOOT: Final = (
     "exec(sys.argv[3]); main(sys.argv[2])"
 )
 _TOTAL_S: Final = 120.0
-# Time of one act, which takes milliseconds; one that does not end is killed, and was refused
-# nothing.
+# Time of one act, which takes milliseconds. An act that does not end is killed, and counts as not
+# refused.
 _ACT_S: Final = 10.0
 
 

@@ -1,4 +1,4 @@
-"""Languages of programs: how their files are called, compiled and run.
+"""Languages of programs: names of their files, and commands to compile and run them.
 
 - A command is a list of texts, without a shell; ``{file}`` is the program's file and ``{out}`` what
   a compiler makes of it.
@@ -132,7 +132,7 @@ def language_of(
     """The language that was asked for.
 
     Raises:
-        RegistrationError: It is none that is known, or a command is wrong.
+        RegistrationError: It is unknown, or a command is wrong.
     """
     if not isinstance(name, str) or not name:
         raise wrong(reward, "language", name, "the name of a language")

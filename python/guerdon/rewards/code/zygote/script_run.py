@@ -101,7 +101,7 @@ def run_script(
 
 
 def _file(data: bytes, owner: contextlib.ExitStack) -> int:
-    """A file in memory with this, that can only be read."""
+    """Returns a read-only file in memory with these bytes."""
     fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
     with open(fd, "wb") as file:
         file.write(data)
@@ -112,7 +112,7 @@ def _file(data: bytes, owner: contextlib.ExitStack) -> int:
 
 
 def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
-    """A pipe, whose ends belong to these."""
+    """Makes a pipe, whose ends belong to these."""
     ends = os.pipe2(os.O_CLOEXEC)
     reader.callback(os.close, ends[0])
     writer.callback(os.close, ends[1])
@@ -132,7 +132,7 @@ class _Conversation:
         stopped, late = "", False
         ended = None
         try:
-            # One that ends before it read this has its own exit status.
+            # A program that ends before it has read this has its own exit status.
             with contextlib.suppress(ChannelClosedError):
                 send(channel, request, deadline.end)
             channel.close()

@@ -17,7 +17,7 @@ from typing import Final
 __all__ = ["unfenced_folder"]
 
 _PREFIX: Final = "guerdon-code-run-"
-# Another zygote may take one for left that is made and not locked yet.
+# Another zygote may take a folder that is not locked yet for a leftover.
 _TRIES: Final = 5
 
 

@@ -208,7 +208,7 @@ class _ForkServer:
             linux.kill(self._pid)
 
     def _reap(self) -> None:
-        """Report the program's end, once nothing of it is left."""
+        """Reports the program's end, once all its processes are gone."""
         pid = self._pid
         if not pid or not linux.has_ended(pid):
             return  # what it started, and lost, is reaped with it

@@ -84,7 +84,7 @@ class ProgramZygote:
         self._control: socket.socket | None = None
         self._owner = 0
         self._running = False
-        self._kept: bytes | None = None  # what told of an end while something else was asked for
+        self._kept: bytes | None = None  # a report of an end that came with another answer
 
     def start(self, seconds: float = START_S) -> None:
         """Start it, if it does not run, within these seconds."""
@@ -133,7 +133,7 @@ class ProgramZygote:
         """A process for a program, with these descriptors as 0, 1, 2 and so on."""
         if self._running and self._owner == os.getpid() and self._control is not None:
             with contextlib.suppress(ZygoteLostError, DataError):
-                self.end()  # whoever waited for it was interrupted
+                self.end()  # the call that waited for it was interrupted
         self._send(FORK + mode.encode(), descriptors)
         self._running, self._kept = True, None
         self._forked = time.monotonic()
