@@ -62,7 +62,10 @@ class EngineHandle:
     ) -> None:
         self._specs = tuple(specs)
         self._run_specs = with_members(specs) if run_specs is None else tuple(run_specs)
-        need_gil(loops=any(spec.lane == "asyncio" for spec in self._run_specs))
+        need_gil(
+            beyond_threads=journal is not None
+            or any(s.lane != "thread" or s.leaves_process or s.pure or s.is_async for s in self._run_specs)
+        )
         self._workers = workers
         self._recycle = recycle
         self._worker_env = worker_env or {}

@@ -50,7 +50,7 @@ class WorkerThread:
     def __init__(self, slot: ThreadSlot, call: Call) -> None:
         self._slot = slot
         self._call = call
-        self._awaiter = Awaiter(warn, partial(need_gil, loops=True))
+        self._awaiter = Awaiter(warn, partial(need_gil, beyond_threads=True))
 
     def run(self) -> None:
         slot = self._slot

@@ -65,7 +65,7 @@ class EventLoopThread:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
-                need_gil(loops=True)
+                need_gil(beyond_threads=True)
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(target=_turn, args=(loop,), name=self._name, daemon=True)
                 try:

@@ -133,6 +133,8 @@ class NodeAgent:
         from guerdon import _native
 
         self.load()
+        if self._specs is not None:
+            need_gil(beyond_threads=True)
         agent = _native.Agent(
             {
                 "functions": self.content.functions,
@@ -150,7 +152,6 @@ class NodeAgent:
         if self._specs is not None:
             from guerdon._lanes.thread_supervisor import ThreadSupervisor
 
-            need_gil(loops=any(spec.lane == "asyncio" for spec in self._specs))
             ThreadSupervisor(agent.lanes, self._specs, tell=agent.warn).start()
         return agent
 

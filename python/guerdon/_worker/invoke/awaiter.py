@@ -42,8 +42,13 @@ class Awaiter:
         if loop is None:
             import asyncio
 
-            if self._before_loop is not None:
-                self._before_loop()
+            try:
+                if self._before_loop is not None:
+                    self._before_loop()
+            except BaseException:
+                if isinstance(awaitable, Coroutine):
+                    awaitable.close()  # nobody will await it
+                raise
             loop = self._loop = asyncio.new_event_loop()
         value, error = self._outcome(loop, awaitable)
         if error is None:
