@@ -266,7 +266,7 @@ print(enabled())
         ((3, 16, 0, "alpha", 1), True),
     ],
 )
-def test_versions_before_the_mends_need_the_gil(version: tuple[int | str, ...], mended: bool) -> None:
+def test_versions_before_the_fixes_need_the_gil(version: tuple[int | str, ...], mended: bool) -> None:
     assert gil.is_mended(version) == mended
 
 

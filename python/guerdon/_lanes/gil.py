@@ -18,7 +18,7 @@ _SAFE: Final = (3, 14)
 
 
 def is_mended(version: tuple[int | str, ...] = sys.version_info) -> bool:
-    """Returns whether this CPython has the mends of July 2026.
+    """Returns whether this CPython has the fixes of July 2026.
 
     - gh-153809: a thread that frees a task of another thread's loop crashes while one collects.
       `asyncio.run` takes references to the tasks of all loops, and its own may be the last.
@@ -31,8 +31,8 @@ def need_gil(*, beyond_threads: bool) -> None:
     """Turns the GIL on, with a warning, if this Python is not safe without it.
 
     Args:
-        beyond_threads: Whether more will run than sync functions on threads: event loops beside the
-            caller's, or C code of CPython on values of the user's, which it pickles or makes JSON of.
+        beyond_threads: Whether more will run than sync functions on threads: event loops on
+            several threads, or C code that makes pickles or JSON of the user's values.
 
     Raises:
         GuerdonError: PYTHON_GIL=0 or -X gil=0 keeps it off.

@@ -6,8 +6,8 @@ import sys
 
 __all__ = ["has_gil", "keep_gil"]
 
-# A free-threaded Python turns the GIL on for a moment whenever an extension is loaded: that it is on
-# does not say that it stays on.
+# A free-threaded Python turns the GIL on for a moment whenever an extension is loaded: that it is
+# on does not say that it stays on.
 _kept = "t" not in getattr(sys, "abiflags", "") or sys.flags.gil == 1
 
 

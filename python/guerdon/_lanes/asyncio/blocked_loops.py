@@ -101,7 +101,7 @@ class BlockingWarnings:
         )
 
     def over(self, spec: FunctionSpec) -> None:
-        """Warns about a block that ended with a call of this function, before its code could be read."""
+        """Warns about a block that ended with a call of this function, and can't be inspected."""
         if spec.name in self._named:
             return
         self._named.add(spec.name)
