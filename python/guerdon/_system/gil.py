@@ -8,7 +8,7 @@ __all__ = ["has_gil", "keep_gil"]
 
 # A free-threaded Python turns the GIL on for a moment whenever an extension is loaded: that it is
 # on does not say that it stays on.
-_kept = "t" not in getattr(sys, "abiflags", "") or sys.flags.gil == 1
+_kept = "t" not in getattr(sys, "abiflags", "") or getattr(sys.flags, "gil", None) == 1
 
 
 def keep_gil() -> None:
