@@ -155,7 +155,7 @@ wheel: check-cargo ## the wheel that ships for the Python of .venv, into dist
 
 .PHONY: wheels
 wheels: PROFILE := release
-wheels: check-cargo $(VENV)/.installer ## those for CPython 3.11 to 3.15 on x86-64 and aarch64, and the source distribution, into dist: an hour (PYTHONS=, ARCHES=: some)
+wheels: check-cargo $(VENV)/.installer ## those for CPython 3.11 to 3.15 and 3.14t on x86-64 and aarch64, and the source distribution, into dist: an hour (PYTHONS=, ARCHES=: some)
 	BIN=$(BIN) TARGET=$(EXTENSION_TARGET) scripts/build-wheels dist || $(FAILED)
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/maturin sdist --out dist || $(FAILED)
 
@@ -436,7 +436,7 @@ $(VERL)/.trainers: $(VERL)/.dependencies
 environments: $(VENV)/.dependencies $(PARALLEL)/.dependencies $(TRL_ENVIRONMENTS) $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
 
 .PHONY: test-pythons
-test-pythons: ## the source distribution, and wheels of it on each Python from 3.11 to 3.13 (PYTHONS="3.11 3.12": on these)
+test-pythons: ## the source distribution, and wheels of it on each Python from 3.11 to 3.13 (PYTHONS="3.12 3.14t": on these)
 	TARGET=$(TARGET)/pythons scripts/test-pythons
 
 .PHONY: test-debian-pythons

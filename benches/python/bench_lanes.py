@@ -24,7 +24,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, reward
+from guerdon import Dispatcher, Limit, reward
+from guerdon._system.gil import has_gil
 
 SAMPLES = 4096
 TEXTS = [f"{index:08d}" + "x" * 2040 for index in range(SAMPLES)]
@@ -32,6 +33,7 @@ ROUNDS = 40
 WORKERS = 2
 TITLE = f"{SAMPLES} samples of 2 KB, trivial function: µs a sample"
 ONE = "one sample through an idle lane: µs"
+COMPUTING = "1024 samples, a pure Python function of 1 ms, without the GIL"
 ONE_TARGETS = {"process": "≤ 80 p50", "thread": "≤ 60 p50", "asyncio": "≤ 80 p50"}
 
 pytestmark = pytest.mark.timeout(600)
@@ -160,3 +162,33 @@ def test_one_sample(benchmark: Any, tables: Any, lane: str, pause_ms: int) -> No
         cells = {"best": times[0], "p50": statistics.median(times), "p99": times[len(times) * 99 // 100]}
         name = f"guerdon, {lane} lane, " + ("right after the last" if not pause_ms else f"{pause_ms} ms after the last")
         tables.add(ONE, name, {k: v * 1e6 for k, v in cells.items()}, ONE_TARGETS[lane])
+
+
+def computing(completion: str) -> float:
+    end = time.thread_time() + 0.001
+    while time.thread_time() < end:
+        pass
+    return 1.0
+
+
+@pytest.mark.skipif(has_gil(), reason="with the GIL one thread computes at a time: this needs a free-threaded Python")
+@pytest.mark.parametrize("threads", [1, WORKERS])
+def test_computing_threads(benchmark: Any, tables: Any, threads: int) -> None:
+    """A pure Python function that computes for 1 ms. The wall counts on an idle machine; on another
+    one, the cores that it got: processor time over the wall."""
+    benchmark.group = COMPUTING
+    options: Any = {"lane": "thread", "limit": Limit(concurrency=threads)}
+    with Dispatcher([reward(computing, name="computing", **options)]) as dispatcher:
+
+        def run() -> None:
+            dispatcher.score(completions=TEXTS[: 64 if benchmark.disabled else 1024])
+
+        run()
+        before = time.process_time()
+        benchmark.pedantic(run, rounds=1 if benchmark.disabled else 5)
+    if not benchmark.disabled:
+        wall = benchmark.stats.stats.min
+        cores = (time.process_time() - before) / sum(benchmark.stats.stats.data)
+        known = tables.rows.get(COMPUTING)
+        cells = {"best s": wall, "cores": cores, "times one thread": known[0].cells["best s"] / wall if known else 1.0}
+        tables.add(COMPUTING, f"guerdon, thread lane, {threads} threads", cells, "≥ 1.8 × one" * (threads > 1))

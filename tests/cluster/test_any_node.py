@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 import guerdon
-from guerdon import RegistrationError, Status
+from guerdon import RegistrationError, Status, _native
+from guerdon._engine.handle import _functions
+from guerdon._lanes import gil
 from guerdon._lanes.remote.agent import NodeAgent
+from guerdon._lanes.remote.engine_setup import pack
 from guerdon._lanes.remote.ray.functions_check import check_functions
 from guerdon._lanes.remote.snapshots import nodes_of
 from tests.clock import eventually
@@ -175,6 +178,17 @@ def test_a_function_that_a_node_cannot_load_is_named_before_any_call(
         dispatcher.score(prompts=["p"], completions=["a"], num_generations=1)
     assert "reward function 'score' (node='any') could not be loaded in the agent" in str(raised.value)
     assert "only_here" in str(raised.value)
+
+
+def test_an_agent_that_needs_a_gil_that_is_kept_off_starts_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = guerdon.Dispatcher([functions.slow_in_thread])._specs
+    agent = NodeAgent(pack(specs, {}, None, _functions(specs, {}, for_nodes=True)).data, workers=1)
+    monkeypatch.setattr(gil, "is_mended", lambda: False)
+    monkeypatch.setattr(gil, "has_gil", lambda: False)
+    monkeypatch.setattr(gil, "_SAFE", (3, 11))
+    monkeypatch.setattr(_native, "Agent", lambda config: pytest.fail("it was made"))
+    with pytest.raises(guerdon.GuerdonError, match="gh-153809"):
+        agent.connect("driver")
 
 
 def test_functions_without_it_stay_on_the_driver() -> None:

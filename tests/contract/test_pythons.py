@@ -18,7 +18,7 @@ TIMEOUT_S = 1.0
 
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio", "http"])
 def test_a_lane_gives_its_values_and_ends_what_hangs(lane: str, compatibility: Note) -> None:
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    python = f"{sys.version_info.major}.{sys.version_info.minor}{sys.abiflags}"
     compatibility("pythons", python, f"{lane} lane", packages=("numpy",))
 
     def answer(path: str, body: dict[str, float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ import warnings
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, StatefulReward, Status, reward
+from guerdon._system.gil import has_gil
 from tests.lanes.lane_helpers import eventually, looped, no_new_threads, ours, scored
 from tests.processes import eventfds
 
@@ -61,6 +62,7 @@ def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
         assert dispatcher.score(completions=["1"]).rewards.item() == 1.0
 
 
+@pytest.mark.skipif(not has_gil(), reason="without the GIL the code of a thread is not readable")
 def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
     ticked, gaps = threading.Event(), []
 
@@ -133,6 +135,7 @@ def test_row_16_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
 SAMPLES = [str(index) for index in range(64)]
 
 
+@pytest.mark.skipif(not has_gil(), reason="without the GIL the code of a thread is not readable")
 @pytest.mark.parametrize(
     ("seconds", "at_a_time", "samples"),
     [

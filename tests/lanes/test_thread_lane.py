@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from guerdon import Dispatcher, Limit, StatefulReward, Status, reward
+from guerdon._system.gil import has_gil
 from tests.lanes.lane_helpers import eventually, no_new_threads, ours, scored, threaded
 from tests.simple import streamed
 
@@ -75,13 +76,15 @@ def test_a_call_past_its_timeout_is_abandoned() -> None:
             assert time.monotonic() - start < 60
             eventually(lambda: ours(caught))
         [warning] = ours(caught)
-        assert warning.filename == __file__, "the line that waits, or a later one"
+        if has_gil():
+            assert warning.filename == __file__, "the line that waits, or a later one"
         assert "past its timeout of 1.5 s" in str(warning.message)
         assert result.status[:, 0, 0].tolist() == [Status.OK] * 3 + [Status.TIMEOUT] + [Status.OK] * 4
         [failure] = result.failures()
-        assert "1.5 s; last seen in function (" in failure.reason
-        assert "test_thread_lane.py:" in failure.reason
-        assert "release.wait(100)" in (failure.traceback or "")
+        if has_gil():  # else its stack is not readable
+            assert "1.5 s; last seen in function (" in failure.reason
+            assert "test_thread_lane.py:" in failure.reason
+            assert "release.wait(100)" in (failure.traceback or "")
         assert 1.5 <= failure.run_s < 60
         assert dispatcher.stats()["abandoned_threads"] == 1
         release.set()

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, Limit, http_reward, reward
+from guerdon._functions.build import spec_of
+from guerdon.profile import advice, prediction
 from guerdon.profile.advice import advise
 from guerdon.profile.function_profile import FunctionProfile
 from guerdon.profile.measurement import Measurement
@@ -148,11 +150,22 @@ RARE = {"lane": "process", "seconds": [0.0] * 31, "failed": [1.0]}
     ],
 )
 def test_step_follows_from_calls_slots_cores_and_lock(
-    function: dict[str, Any], workers: int, cores: int, seconds: float
+    function: dict[str, Any], workers: int, cores: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(prediction, "has_gil", lambda: True)
     times = FunctionTimes("one", **{"calls": "sample", "seconds": [1.0], **function})
     found = predict([times], prompts=2, generations=4, workers=workers, cores=cores)
     assert (found.seconds, found.alone["one"]) == pytest.approx((seconds, seconds), rel=0.05)
+
+
+def test_threads_compute_side_by_side_without_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (prediction, advice):
+        monkeypatch.setattr(module, "has_gil", lambda: False)
+    times = FunctionTimes("one", "thread", "sample", [1.0], cpu=1.0)
+    assert predict([times], prompts=2, generations=4, workers=4, cores=4).seconds == pytest.approx(2.0, rel=0.05)
+    for calls, lane in (([0.5] * 8, "thread"), ([0.0005] * 8, "process")):
+        found = Measurement("sample", seconds=calls, cpu_s=1.0)
+        assert advise(spec_of(reward(computes)), found, calls[0]).lane == lane
 
 
 def test_functions_in_workers_share_them() -> None:

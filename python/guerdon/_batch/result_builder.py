@@ -95,10 +95,12 @@ class ResultBuilder:
         """The functions whose calls a server often puts off: those that make requests or await."""
         return frozenset(spec.name for spec in self.specs if spec.is_async or spec.plans)
 
-    @cached_property
+    @property
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
-        return self.new_failure_rate()
+        known: FailureRate | None = vars(self).get("_failure_rate")
+        # Not a cached property: of two threads at once each would count in another record.
+        return known or vars(self).setdefault("_failure_rate", self.new_failure_rate())
 
     @cached_property
     def _quiet(self) -> QuietRewards:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._functions.spec import FunctionSpec, with_members
 from guerdon._lanes import recycling
+from guerdon._lanes.gil import need_gil
 from guerdon._system.cpu_count import allowed_cores, on_cores, warn_if_bound
-from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
+from guerdon.errors import ClosedError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
     from guerdon._functions.lane_plan import Keys
@@ -41,16 +42,6 @@ EXIT_TIMEOUT_S = 1.0
 _NODE_SILENCE_S = 30.0
 
 
-def _refuse_to_run_without_the_gil() -> None:
-    # A free-threaded interpreter turns the GIL on when it imports the extension, and warns, unless
-    # it was started without the GIL explicitly.
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        raise GuerdonError(
-            "Guerdon's engine does not support running without the GIL yet, and PYTHON_GIL=0 or -X gil=0 keeps it off. "
-            "Leave that setting out: a free-threaded interpreter then turns the GIL on for Guerdon."
-        )
-
-
 class EngineHandle:
     """Starts and ends the engine of a list of functions."""
 
@@ -69,9 +60,12 @@ class EngineHandle:
         cluster: ClusterFactory | None = None,
         run_specs: Sequence[FunctionSpec] | None = None,
     ) -> None:
-        _refuse_to_run_without_the_gil()
         self._specs = tuple(specs)
         self._run_specs = with_members(specs) if run_specs is None else tuple(run_specs)
+        need_gil(
+            beyond_threads=journal is not None
+            or any(s.lane != "thread" or s.leaves_process or s.pure or s.is_async for s in self._run_specs)
+        )
         self._workers = workers
         self._recycle = recycle
         self._worker_env = worker_env or {}
@@ -165,8 +159,8 @@ class EngineHandle:
                     _close(engine, cluster, keys, CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
-                    self._engine, self._supervisor, self._monitor = engine, supervisor, monitor
-                    self._cluster, self._keys = cluster, keys
+                    self._supervisor, self._monitor, self._cluster, self._keys = supervisor, monitor, cluster, keys
+                    self._engine = engine  # last: other threads read it without the lock
                     monitor.report(engine)
                     if self._trace is not None:
                         from guerdon._insight import trace as _trace

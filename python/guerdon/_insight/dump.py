@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, overload
 
 from guerdon._insight.endpoint import Endpoint, endpoints_of
+from guerdon._system.gil import has_gil
 from guerdon._system.units import plural
 
 if TYPE_CHECKING:
@@ -204,6 +205,8 @@ def _here(engine: Engine, supervisor: StackSource | None, specs: Sequence[Functi
             worker, stack = found
             goes_on = _identity(one) in still
             no_stack = "none of the user's code is on it" if goes_on else "the call ended meanwhile"
+            if not has_gil():
+                no_stack = "not readable on free-threaded Python"
             calls.append(_call(specs, one, worker, stack if goes_on else [], no_stack))
     return calls
 

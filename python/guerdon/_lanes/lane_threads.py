@@ -36,6 +36,7 @@ class LaneThread(threading.Thread):
         tell: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(target=target, name=name, daemon=True)
+        self._started._cond = threading.Condition(threading.RLock())  # type: ignore[attr-defined]
         self.lanes = lanes
         self.tell = tell
         self._ended = ended
@@ -54,6 +55,11 @@ class LaneThread(threading.Thread):
                     self._ended()
                 getattr(threading, "_limbo", {}).pop(self, None)
                 self._started.set()  # type: ignore[attr-defined]
+                # From 3.14, CPython keeps a lock held if an exception from outside comes between
+                # its acquisition and the body of its `with`. No thread could start any more.
+                for lock in (self._started._cond, getattr(threading, "_active_limbo_lock", None)):  # type: ignore[attr-defined]
+                    while lock is not None and lock._is_owned():
+                        lock.release()
             except BaseException:  # one more from outside, or no memory
                 continue
             return

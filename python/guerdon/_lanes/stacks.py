@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from guerdon._insight.stack_source import StackFrame
+from guerdon._system.gil import has_gil
 
 _MOST = 100
 _FOLDER = os.path.dirname(os.path.dirname(__file__))
@@ -21,7 +22,10 @@ _OURS = tuple(os.path.join(_FOLDER, folder) + os.sep for folder in ("_lanes", "_
 
 
 def of_thread(ident: int) -> list[StackFrame]:
-    """The stack of a running thread; empty if it is gone or no user code runs on it."""
+    """The stack of a running thread; empty if it is gone, no user code runs on it, or without the
+    GIL."""
+    if not has_gil():  # a frame may end while it is read
+        return []
     frame = sys._current_frames().get(ident)
     return _users(reversed(list(_outwards(frame))))
 

@@ -5,10 +5,12 @@ Threads and loops are started on the engine's request, when there is work.
 
 from __future__ import annotations
 
+import contextvars
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._insight.stack_source import StackFrame
 from guerdon._lanes.lane_threads import LaneThread
@@ -25,6 +27,7 @@ from guerdon._native import (
     ThreadAbandoned,
     Trouble,
 )
+from guerdon._system.gil import has_gil
 from guerdon._system.warning import warn
 from guerdon._worker.invoke import tracebacks
 from guerdon._worker.invoke.call import Call
@@ -126,7 +129,10 @@ class ThreadSupervisor:
 
     def start(self) -> None:
         """Runs it on a separate thread, which ends with the lanes."""
-        thread = threading.Thread(target=self.run, name="guerdon supervisor", daemon=True)
+        # A thread of a free-threaded Python inherits its starter's context, and with it the filters
+        # of a `warnings.catch_warnings` for its whole life.
+        context: dict[str, Any] = {"context": contextvars.Context()} if sys.version_info >= (3, 14) else {}
+        thread = threading.Thread(target=self.run, name="guerdon supervisor", daemon=True, **context)
         vars(thread)["tell"] = self._tell
         thread.start()
 
@@ -162,7 +168,8 @@ class ThreadSupervisor:
             case ReadStacks():
                 found = [of_thread(ident) for ident in request.threads]
                 found += [self._stack_on_loop(*one) for one in request.loops]
-                self.lanes.set_stacks(request.number, list(map(_without_source, found)))
+                # An empty answer means that none is readable.
+                self.lanes.set_stacks(request.number, list(map(_without_source, found if has_gil() else [])))
             case ThreadAbandoned():
                 self._warn_of_abandoned(request.function, request.count)
             case InspectLoop():

@@ -9,6 +9,7 @@ Between frames the thread holds on to nothing of a batch.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from guerdon._lanes.arguments import (
     unreadable,
 )
 from guerdon._lanes.call_results import failed, packed
+from guerdon._lanes.gil import need_gil
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.async_detection import is_awaitable
 from guerdon._worker.invoke.awaiter import Awaiter
@@ -48,7 +50,7 @@ class WorkerThread:
     def __init__(self, slot: ThreadSlot, call: Call) -> None:
         self._slot = slot
         self._call = call
-        self._awaiter = Awaiter(warn)
+        self._awaiter = Awaiter(warn, partial(need_gil, beyond_threads=True))
 
     def run(self) -> None:
         slot = self._slot

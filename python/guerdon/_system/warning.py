@@ -8,6 +8,8 @@ import threading
 import warnings
 from typing import Final
 
+from guerdon._system.gil import has_gil
+
 __all__ = ["GuerdonWarning", "warn"]
 
 
@@ -43,8 +45,12 @@ _NOT_THE_USERS: Final = (os.path.dirname(os.__file__), os.path.dirname(os.path.d
 
 def _users_line() -> tuple[str, int]:
     """The innermost line of the main thread outside of libraries; without a file if all are in
-    libraries."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    libraries, or on another thread without the GIL."""
+    main = threading.main_thread().ident or 0
+    if has_gil():
+        frame = sys._current_frames().get(main)
+    else:
+        frame = sys._getframe() if threading.get_ident() == main else None
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(("<", *_NOT_THE_USERS)):

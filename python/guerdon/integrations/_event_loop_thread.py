@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
+from guerdon._lanes.gil import need_gil
 from guerdon.errors import GuerdonError
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class EventLoopThread:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
+                need_gil(beyond_threads=True)
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(target=_turn, args=(loop,), name=self._name, daemon=True)
                 try:

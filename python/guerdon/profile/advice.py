@@ -15,6 +15,7 @@ from typing import Any, Final
 from guerdon._functions.factory import Factory
 from guerdon._functions.options import Lane, Options
 from guerdon._functions.spec import FunctionSpec
+from guerdon._system.gil import has_gil
 from guerdon._system.units import plural
 from guerdon.functions import RewardFunction
 from guerdon.profile.measurement import Measurement
@@ -98,6 +99,11 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[Lane, str]:
         )
     if not slow:
         return "process", "it is short, and in a worker a hang can be ended"
+    if not has_gil():
+        return (
+            "thread",
+            "it computes and did not hang: without the GIL, threads compute side by side, and nothing is pickled",
+        )
     return (
         "process",
         f"it computes for {share} of its time: a thread would take the interpreter's lock from the trainer",

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from guerdon._system.gil import has_gil
 from guerdon.limits import USUAL_CONCURRENCY
 from guerdon.profile.function_profile import FunctionProfile, Step, StepPrediction
 from guerdon.results.status import Status
@@ -155,8 +156,8 @@ def _computes(function: FunctionTimes) -> float:
 
 def _locks(function: FunctionTimes) -> float:
     """The share of its calls in which nothing else of the trainer's process computes: what computes
-    on a thread is taken to hold the interpreter's lock."""
-    return _computes(function) if function.lane in ("thread", "asyncio") else 0.0
+    on a thread is taken to hold the interpreter's lock, if there is one."""
+    return _computes(function) if function.lane == "asyncio" or (function.lane == "thread" and has_gil()) else 0.0
 
 
 def _beyond(load: _Load) -> Iterator[str]:

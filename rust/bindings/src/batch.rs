@@ -7,7 +7,7 @@
 //!   and one more with `max_pending`.
 
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use guerdon_core::batch::Batch;
@@ -19,6 +19,7 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use tokio::runtime::Handle;
 
 use crate::batch_result::{self, GroupArrays, PyBatchResult};
@@ -36,6 +37,9 @@ pub struct PyBatch {
     scheduler: Weak<Scheduler>,
     /// Values of a batch that streamed: its values.
     open_values: Option<Arc<OpenBatchValues>>,
+    /// Held from when places are taken until their values are there, and by the end of additions:
+    /// without the GIL, a call on the whole batch would else begin between the two.
+    adding: Mutex<()>,
     /// Values that calls on lanes' threads were the last to hold.
     released: Arc<ReleasedValues>,
     end: Option<Arc<Wake>>,
@@ -51,7 +55,8 @@ impl PyBatch {
         runtime: Handle,
     ) -> Self {
         let (pid, end) = (std::process::id(), batch.end());
-        Self { pid, batch, scheduler: Arc::downgrade(scheduler), open_values, released, end, runtime }
+        let (scheduler, adding) = (Arc::downgrade(scheduler), Mutex::default());
+        Self { pid, batch, scheduler, open_values, adding, released, end, runtime }
     }
 
     fn end(&self) -> PyResult<&Wake> {
@@ -192,8 +197,10 @@ impl PyBatch {
             (None, Some(group)) => Placement::OfGroup(group, count),
             (None, None) => Placement::InOrder(count),
         };
+        let adding = self.adding.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let added = self.batch.reserve(&places).map_err(refused)?;
         open_values.put(py, &addition, &added.samples)?;
+        drop(adding);
         gil::detached(py, || scheduler.add(&self.batch, &added));
         Ok(added.samples)
     }
@@ -244,6 +251,7 @@ impl PyBatch {
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let scheduler = self.scheduler()?;
+        let _adding = self.adding.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let finished = gil::detached(py, || scheduler.finish(&self.batch));
         finished.map_err(|incomplete| PyValueError::new_err(incomplete.to_string()))
     }

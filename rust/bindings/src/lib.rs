@@ -1,5 +1,11 @@
 //! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of
 //! the GIL; no decisions.
+//!
+//! It is made for a Python without the GIL too, where a method may run on several threads at once.
+//! Classes are frozen but `Fence` and `OverdueCalls`, which one thread uses. Methods write behind
+//! locks and atomics, and lists are read from copies that no user code has. No lock is held where
+//! Python may stop the thread, except `MutexExt`'s, whose waiters are detached: the collector waits
+//! for threads that are attached.
 
 mod agent;
 mod batch;
@@ -34,7 +40,8 @@ mod values;
 mod watchdog;
 
 /// The compiled engine of guerdon.
-#[pyo3::pymodule(gil_used = true)]
+#[cfg_attr(Py_3_14, pyo3::pymodule(gil_used = false))]
+#[cfg_attr(not(Py_3_14), pyo3::pymodule(gil_used = true))]
 mod _native {
     use pyo3::prelude::*;
 
@@ -100,3 +107,7 @@ mod _native {
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }
+
+/// A module that needs the GIL: a free-threaded Python turns it on when it loads this.
+#[pyo3::pymodule(gil_used = true)]
+mod _with_gil {}

@@ -26,6 +26,7 @@ const LATE: &str = "Python did not answer in time";
 const YOUNG: &str = "read of the calls that take longest only";
 const ENDED: &str = "the call ended meanwhile";
 const NOTHING: &str = "none of the user's code is on it";
+const UNREADABLE: &str = "not readable on free-threaded Python";
 
 /// See the module.
 #[derive(Default)]
@@ -41,7 +42,8 @@ impl StackReader {
         self.waiting.lock().contains_key(&number)
     }
 
-    /// Gives the stacks that a question asked for: of its threads, then of its loops' calls.
+    /// Gives the stacks that a question asked for: of its threads, then of its loops' calls. No
+    /// stack at all means that none is readable.
     pub fn answer(&self, number: u64, stacks: Vec<String>) {
         if let Some(sender) = self.waiting.lock().remove(&number) {
             let _ = sender.try_send(stacks); // who asked may have given up
@@ -105,6 +107,10 @@ impl StackReader {
             asked.into_iter().for_each(|one| one.stack = Stack::Absent(LATE.to_owned()));
             return;
         };
+        if stacks.is_empty() {
+            asked.into_iter().for_each(|one| one.stack = Stack::Absent(UNREADABLE.to_owned()));
+            return;
+        }
         let still = now();
         let mut stacks = stacks.into_iter();
         for one in asked {

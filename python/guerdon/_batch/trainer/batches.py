@@ -248,7 +248,8 @@ class TrainerBatches:
             return error
         rate = self._builder.failure_rate
         if context.known:  # a record for each trainer, so that all ranks have the same
-            rate = context.memory.failure_rate = context.memory.failure_rate or self._builder.new_failure_rate()
+            with self._lock:
+                rate = context.memory.failure_rate = context.memory.failure_rate or self._builder.new_failure_rate()
         message = rate.add(every)
         return None if message is None else RewardFailureError(message, result)
 

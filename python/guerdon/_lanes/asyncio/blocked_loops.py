@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._lanes.asyncio.loop_runner import LoopFunction
+from guerdon._system.gil import has_gil
 from guerdon._system.warning import warn
 
 if TYPE_CHECKING:
@@ -100,17 +101,17 @@ class BlockingWarnings:
         )
 
     def over(self, spec: FunctionSpec) -> None:
-        """Warns about a block that ended with a call of this function, before it could be
-        inspected."""
+        """Warns about a block that ended with a call of this function, and can't be inspected."""
         if spec.name in self._named:
             return
         self._named.add(spec.name)
         code = _code_of(spec.target)
         place = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
         where = "" if code is None else f" ({code.co_name}, {place[0]}:{place[1]})"
+        kept = "C code that it called kept the GIL, or its" if has_gil() else "Its"
         self._warn(
             f"reward function {spec.name!r}{where} blocks its event loop: for over half a second nothing else could run "
-            f"on it. C code that it called kept the GIL, or its calls ran one after another. {_WHAT_TO_DO}",
+            f"on it. {kept} calls ran one after another. {_WHAT_TO_DO}",
             place,
         )
 

@@ -20,6 +20,7 @@ from guerdon._lanes.asyncio.blocked_loops import BlockingWarnings, blocking
 from guerdon._lanes.asyncio.loop_runner import LoopFunction
 from guerdon._lanes.asyncio.loop_tasks import EngineTask, RunnerTask
 from guerdon._lanes.stacks import of_coroutine
+from guerdon._system.gil import has_gil
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
@@ -161,14 +162,22 @@ class LoopThread:
         return self._ident is not None
 
     def stack(self, function: int, call: tuple[int, int] | None) -> list[StackFrame]:
-        """The stack of a call, given its frame and index, else of `setup()`. Can be called from any
-        thread."""
-        owner = self._functions.get(function)
+        """The stack of a call, given its frame and index, else of `setup()`; empty without the GIL.
+        Can be called from any thread."""
+        owner = self._functions.get(function) if has_gil() else None
         task = None if owner is None else owner.task_of(call)
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
     def inspect(self) -> None:
-        """Warns about user code that blocks the loop, for long or in each call."""
+        """Warns about user code that blocks the loop, for long or in each call.
+
+        Without the GIL the code can't be read: of a long block, the function is named without it.
+        """
+        if not has_gil():
+            met = self._call_in_step() if self._queue.blocked else None
+            if met is not None and self._queue.explain_block():
+                self._blocking.over(next(spec for spec in self._specs.values() if spec.name == met[0]))
+            return
         if self._queue.blocked:
             found = self._user_code()
             if found is not None and self._queue.explain_block():

@@ -10,6 +10,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from guerdon._lanes.gil import need_gil
 from guerdon._lanes.remote.engine_setup import EngineContent, this_python, unpack
 from guerdon.errors import ClosedError, RegistrationError
 
@@ -132,6 +133,8 @@ class NodeAgent:
         from guerdon import _native
 
         self.load()
+        if self._specs is not None:
+            need_gil(beyond_threads=True)
         agent = _native.Agent(
             {
                 "functions": self.content.functions,

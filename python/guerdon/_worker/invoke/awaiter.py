@@ -15,11 +15,12 @@ class Awaiter:
     """Awaits what functions return, on an event loop kept for the calling thread.
 
     `warn` is called once per function name with what to change, but not for an async function:
-    it only gets here if the user chose its lane.
+    it only gets here if the user chose its lane. `before_loop` is called before the loop is made.
     """
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
+    def __init__(self, warn: Callable[[str], None], before_loop: Callable[[], None] | None = None) -> None:
         self._warn = warn
+        self._before_loop = before_loop
         self._warned: set[str] = set()
         self._loop: Any = None
 
@@ -41,6 +42,13 @@ class Awaiter:
         if loop is None:
             import asyncio
 
+            try:
+                if self._before_loop is not None:
+                    self._before_loop()
+            except BaseException:
+                if isinstance(awaitable, Coroutine):
+                    awaitable.close()  # nobody will await it
+                raise
             loop = self._loop = asyncio.new_event_loop()
         value, error = self._outcome(loop, awaitable)
         if error is None:

@@ -1,7 +1,7 @@
 //! Payload of the calls of an open batch. Every addition brings the same columns.
 //!
 //! - An addition is prepared first, with all that can fail or run Python code, and then put in
-//!   place without releasing the GIL, so that nobody sees half of it.
+//!   place under a lock of the batch, so that nobody sees half of it.
 //! - Values that no call needs any more are released by the thread that adds, waits or takes a
 //!   group: they may have finalizers, which must not run on a thread of a lane.
 //! - A frame for workers or requests holds its values; threads and loops find `None` in their
@@ -96,8 +96,8 @@ impl OpenBatchValues {
         let schema = match self.schema.get() {
             Some(schema) => schema,
             None => {
-                // Made before it is set: another thread may get the GIL meanwhile, and would wait
-                // for it with the GIL held.
+                // Made before it is set: another thread may get here meanwhile, and would wait for
+                // it attached.
                 let made = self.schema_of(py, &sources, uses, &journal)?;
                 self.schema.get_or_init(|| made)
             }

@@ -1,8 +1,8 @@
 //! Addresses of Python strings' characters, for reading without the GIL.
 //!
 //! A string that was noted lives, unchanged and in its place, as long as the note: strings are
-//! immutable, and the one operation that resizes one in place needs the sole reference to it, while
-//! the note holds another.
+//! immutable, and the one operation that resizes one in place needs the sole reference to it, with
+//! or without the GIL, while the note holds another.
 
 use std::borrow::Cow;
 
