@@ -56,6 +56,13 @@ def test_function_that_abstains_on_most_samples_is_named(tmp_path: Path) -> None
     assert some(sentences(tmp_path, rows), "correct abstained on 88 % of its samples")[1] == "warning"
 
 
+@pytest.mark.parametrize("groups", [4, 16])
+def test_one_step_of_a_few_groups_does_not_lose_its_spread(tmp_path: Path, groups: int) -> None:
+    rows = [row(**each, value=float(each["sample"] % 2 and each["step"] < 11)) for each in steps(12, groups)]
+    found = sentences(tmp_path, rows)
+    assert any("no longer tells samples" in message for message in found) == (groups == 16), found
+
+
 def test_answers_of_identical_calls_are_no_latencies(tmp_path: Path) -> None:
     rows = [row(**each, run_s=0.0 if each["sample"] % 2 else 2.0) for each in steps()]
     assert some(sentences(tmp_path, rows), "correct has the longest calls: half of them take over 2")

@@ -197,7 +197,7 @@ class _Profiling:
         for mine in functions.values():
             self._count_unchecked(mine)
         if self.found.cut_short is None and any(mine.cut_short for mine in functions.values()):
-            self.found.cut_short = f"the time limit of {time_limit:g} s"
+            self.found.cut_short = f"the time limit of {time_limit:g} s, of which each function has a share"
 
     def _count_unchecked(self, mine: FunctionProfile) -> None:
         """Adds a finding where checks did not end: without one the function would be clean."""

@@ -31,9 +31,10 @@ LIMITS: Final = {
     "work": 0.1,
     "errors": 3.0,
     "repeated": 0.1,
+    "groups": 12,
 }
-"""Shares, correlations, seconds, rows, seconds of run time for each of waiting, and standard
-errors, beyond which something is worth a sentence."""
+"""Shares, correlations, seconds, rows, seconds of run time for each of waiting, standard errors,
+and groups of a tenth, beyond which something is worth a sentence."""
 
 _WAITS: Final = {
     "process": "for a free worker{workers}: `guerdon profile` says which lane it should have, and how many workers.",
@@ -214,8 +215,10 @@ def _constant(figures: dict[str, Any]) -> Iterator[Finding]:
                 f"{name} gave the reward {_plain(values[most])} to {format_share(share)} of the samples: it hardly distinguishes them.",
             )
         else:
-            early, late = _ends(each["over_time"]["zero_spread_share"])
-            if late is not None and early is not None and late >= LIMITS["constant_share"] > early:
+            shares = each["over_time"]["zero_spread_share"]
+            early, late = _ends(shares)
+            enough = each["groups"] * _tenth(shares) >= LIMITS["groups"]
+            if enough and late is not None and early is not None and late >= LIMITS["constant_share"] > early:
                 yield _finding(
                     "warning",
                     "groups",
