@@ -22,10 +22,21 @@ pytest.importorskip("trl")
 
 from guerdon import ClosedError, Limit, RegistrationError, RetryAfter, ToolError
 from guerdon.integrations.trl import Environments, environments
+from tests.clock import eventually
 from tests.integrations.trl.line_game import LineGame
 from tests.integrations.trl.tool_calls.tool_functions import Shop
 
 pytestmark = pytest.mark.filterwarnings("default", "error::guerdon.GuerdonWarning")
+
+
+def threads_of_environments() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("guerdon environment")]
+
+
+@pytest.fixture
+def no_threads() -> None:
+    """Waits until the threads of earlier tests have ended."""
+    eventually(lambda: not threads_of_environments())
 
 
 @pytest.fixture
@@ -199,6 +210,7 @@ def test_loop_bound_objects_work_in_every_async_method(make: Any) -> None:
     assert asyncio.run(session.get_reward()) == asyncio.run(owner.reward(session)) == 1.0
 
 
+@pytest.mark.usefixtures("no_threads")
 def test_the_thread_of_an_environment_ends_with_it(make: Any) -> None:
     _, shop = make(Shop)
     gone = weakref.ref(shop)
@@ -255,10 +267,11 @@ def test_an_async_method_that_exits_fails_alone(make: Any) -> None:
     assert asyncio.run(one.same())
 
 
+@pytest.mark.usefixtures("no_threads")
 @pytest.mark.parametrize("kind", [Shop, Session])
 def test_nothing_runs_after_environments_were_closed(kind: type, make: Any) -> None:
     owner, environment = make(kind)
-    (thread,) = [one for one in threading.enumerate() if one.name.startswith("guerdon environment")]
+    (thread,) = threads_of_environments()
     owner.close()
     owner.close()
     thread.join(30)
@@ -267,9 +280,10 @@ def test_nothing_runs_after_environments_were_closed(kind: type, make: Any) -> N
         environment.reset()
     with pytest.raises(ClosedError, match="environments were closed"):
         asyncio.run(owner.reward(environment))
-    assert not [one for one in threading.enumerate() if one.name.startswith("guerdon environment")]
+    assert not threads_of_environments()
 
 
+@pytest.mark.usefixtures("no_threads")
 def test_the_loop_of_environments_ends_with_them() -> None:
     owner = environments(Session)
     session: Any = owner()
