@@ -105,7 +105,7 @@ class ClusterDispatcher:
 
 
 def errors(capfd: pytest.CaptureFixture[str], enough: Callable[[str], bool]) -> str:
-    """What was printed to standard error until there was enough; agents print a moment later."""
+    """Returns the text on standard error once there is enough; agents print a moment later."""
     err, end = "", time.monotonic() + 60
     while not enough(err) and time.monotonic() < end:
         time.sleep(0.01)

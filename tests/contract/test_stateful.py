@@ -23,7 +23,7 @@ def lines(path: Path, word: str) -> list[str]:
 
 
 NO_SCORE, NO_FINISH, TOO_SHORT = "ValueError: no score", "ValueError: no finish", ".*1 rewards were returned.*"
-# What `score` and `finish_group` give for a group, and what its samples get: a reward, None where
+# Results of `score` and `finish_group` for a group, and of its samples: a reward, None where
 # they abstain, or the pattern of an error's reason.
 GROUPS: list[tuple[list[Any], list[Any], list[float | str | None]]] = [
     ([1.0, "error", None, 4.0], ["echo"] * 4, [1.0, NO_SCORE, None, 4.0]),

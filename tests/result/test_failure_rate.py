@@ -139,7 +139,7 @@ def test_the_message_names_ranks_where_there_are_several() -> None:
 def test_batches_after_an_error_or_a_cancelled_batch_are_judged_anew(
     first: BatchFailures, later: Iterable[int]
 ) -> None:
-    """Who catches the error and goes on is not hit by old failures again."""
+    """A caller that catches the error and goes on does not meet old failures again."""
     rate = FailureRate({"f": 0.5})
     assert rate.add([first]) is not None
     assert rate.add([batch(64, later)]) is None

@@ -106,7 +106,7 @@ def test_generated_pairs_are_decided_as_math_verify_does(question: str, count: i
     assert {kind for kind, found in counts.items() if found["decided"]} == set(KINDS)
 
 
-# What generated pairs seldom have: each shows an error of one rule.
+# Pairs that are seldom generated: each shows an error of one rule.
 SELDOM = [
     ("27/4%", r"\boxed{27/4}"),
     (r"\(23/5\ \)", r"The final answer is \boxed{23/5\ }."),

@@ -167,7 +167,7 @@ def another_user(number: int) -> list[str]:
     return [setpriv, f"--reuid={number}", "--clear-groups", f"--inh-caps={may}", f"--ambient-caps={may}"]
 
 
-# What trainers of their own begin with.
+# The beginning of programs that are trainers.
 TRAINER = """
 import json, os, resource, time
 from pathlib import Path
@@ -182,7 +182,7 @@ def act(timeout=30, **options):
     return reward(faulty_functions.act, timeout=timeout, max_failure_rate=1.0, **options)
 
 def scored(dispatcher, texts=TEXTS):
-    # Whether the good ones have their rewards, and why others failed.
+    # Returns whether the good samples have their rewards, and why the others failed.
     result = dispatcher.score(completions=texts, notes=[os.environ["NOTES"]] * len(texts), num_generations=1)
     return result.rewards[:60, 0, 0].tolist() == ALL, [failure.reason for failure in result.failures()]
 
@@ -193,7 +193,7 @@ def warm():
     return made
 
 def limit_processes(most):
-    # Of this trainer and all below it; one may end as we come to it.
+    # The processes of this trainer and below it; each may end meanwhile.
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
             resource.prlimit(process.pid, resource.RLIMIT_NPROC, most)

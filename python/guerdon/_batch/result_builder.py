@@ -99,7 +99,7 @@ class ResultBuilder:
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
         known: FailureRate | None = vars(self).get("_failure_rate")
-        # Not a cached property: of two threads at once each would count in another record.
+        # Not a cached property: two threads at once would count in two records.
         return known or vars(self).setdefault("_failure_rate", self.new_failure_rate())
 
     @cached_property

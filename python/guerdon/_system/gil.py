@@ -6,13 +6,13 @@ import sys
 
 __all__ = ["has_gil", "keep_gil"]
 
-# A free-threaded Python turns the GIL on for a moment whenever an extension is loaded: that it is
-# on does not say that it stays on.
+# A free-threaded Python turns the GIL on for a moment whenever an extension is loaded: it may not
+# stay on.
 _kept = "t" not in getattr(sys, "abiflags", "") or getattr(sys.flags, "gil", None) == 1
 
 
 def keep_gil() -> None:
-    """Notes that the GIL stays on, where it is on."""
+    """Records that the GIL stays on, if it is on."""
     global _kept
     _kept = True
 

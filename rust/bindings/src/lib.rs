@@ -2,10 +2,10 @@
 //! the GIL; no decisions.
 //!
 //! It is made for a Python without the GIL too, where a method may run on several threads at once.
-//! Classes are frozen but `Fence` and `OverdueCalls`, which one thread uses. Methods write behind
-//! locks and atomics, and lists are read from copies that no user code has. No lock is held where
-//! Python may stop the thread, except `MutexExt`'s, whose waiters are detached: the collector waits
-//! for threads that are attached.
+//! All classes are frozen except `Fence` and `OverdueCalls`, which one thread uses. Methods write
+//! behind locks and atomics, and lists are read from copies that no user code has. No lock is held
+//! where Python may stop the thread, except `MutexExt`'s, whose waiters are detached: the collector
+//! waits for threads that are attached.
 
 mod agent;
 mod batch;

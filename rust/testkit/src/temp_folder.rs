@@ -1,20 +1,20 @@
-//! A folder of a test's own.
+//! Temporary folders for tests.
 
 use std::io;
 use std::path::PathBuf;
 
-/// A path for a folder, which goes with it.
+/// The path of a folder that is removed on drop.
 pub struct TempFolder(pub PathBuf);
 
 impl TempFolder {
-    /// A path of which nothing exists yet.
+    /// Returns a path at which nothing exists yet.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "no two are alike")]
     pub fn new() -> Self {
         Self(std::env::temp_dir().join(format!("guerdon-test-{:016x}", fastrand::u64(..))))
     }
 
-    /// An empty folder.
+    /// Creates an empty folder.
     pub fn create() -> io::Result<Self> {
         let folder = Self::new();
         std::fs::create_dir(&folder.0)?;

@@ -171,7 +171,7 @@ class LoopThread:
     def inspect(self) -> None:
         """Warns about user code that blocks the loop, for long or in each call.
 
-        Without the GIL the code can't be read: of a long block, the function is named without it.
+        Without the GIL no frame can be read: a long block is reported with its function alone.
         """
         if not has_gil():
             met = self._call_in_step() if self._queue.blocked else None

@@ -50,7 +50,7 @@ fn is_padded_with_zeros(number: &str) -> bool {
 
 fn without_unit(text: &str) -> &str {
     for degrees in ["^\\circ", "^{\\circ}"] {
-        // math-verify reads commas of thousands in no angle.
+        // math-verify does not read commas of thousands in an angle.
         if let Some(text) = text.strip_suffix(degrees).filter(|text| !text.contains(',')) {
             return text;
         }
