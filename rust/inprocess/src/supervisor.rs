@@ -138,6 +138,17 @@ impl SupervisorQueue {
         self.changed.notify_one();
     }
 
+    /// Pushes a request for which the supervisor need not come before `wake` is called.
+    pub fn push_silently(&self, request: SupervisorRequest) {
+        request.log();
+        self.requests.lock().waiting.push_back(request);
+    }
+
+    /// Makes the supervisor come for requests that were pushed silently.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+
     /// Pushes a request, unless an equal one waits.
     pub fn push_once(&self, request: SupervisorRequest) {
         if !self.requests.lock().waiting.contains(&request) {
@@ -223,6 +234,16 @@ mod tests {
         assert_eq!(queue.next(), Some(start));
         assert_eq!(queue.next(), Some(inspect));
         assert_eq!(queue.try_next(), None);
+        assert_eq!(queue.next(), None);
+    }
+
+    #[test]
+    fn a_silent_request_is_handed_out_with_the_next_one_or_at_the_end() {
+        let queue = SupervisorQueue::default();
+        queue.push_silently(SupervisorRequest::ReleaseValues);
+        queue.close(SupervisedLane::Thread);
+        queue.close(SupervisedLane::Asyncio);
+        assert_eq!(queue.next(), Some(SupervisorRequest::ReleaseValues));
         assert_eq!(queue.next(), None);
     }
 

@@ -52,7 +52,7 @@ impl Lanes {
         Self {
             threads: Arc::new(ThreadLane::new(runtime, clock, core, &supervisor)),
             loops: Arc::new(AsyncioLane::new(runtime, clock, core, &names, &supervisor)),
-            released: Arc::new(ReleasedValues::new(supervisor.clone())),
+            released: Arc::new(ReleasedValues::new(runtime.clone(), supervisor.clone())),
             stacks: Arc::default(),
             supervisor,
         }

@@ -6,18 +6,26 @@
 //! them as lists and drops them with the GIL held.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use guerdon_core::payload::Payload;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use tokio::runtime::Handle;
+use tokio::time::sleep;
 
 use crate::values::open_batch::OpenBatchPayload;
 use crate::values::whole_batch::WholeBatchPayload;
 
+/// Time for a thread of the caller's to come by. If the supervisor came at once, it would take the
+/// GIL while the caller needs it for its next batch.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 /// One engine's.
 pub struct ReleasedValues {
+    runtime: Handle,
     supervisor: Arc<SupervisorQueue>,
     /// Written by the last holder of a payload, and by the threads that drop the kept objects.
     kept: Mutex<KeptObjects>,
@@ -38,8 +46,8 @@ impl KeptObjects {
 }
 
 impl ReleasedValues {
-    pub fn new(supervisor: Arc<SupervisorQueue>) -> Self {
-        Self { supervisor, kept: Mutex::default() }
+    pub fn new(runtime: Handle, supervisor: Arc<SupervisorQueue>) -> Self {
+        Self { runtime, supervisor, kept: Mutex::default() }
     }
 
     /// Keeps values; on any thread.
@@ -74,7 +82,12 @@ impl ReleasedValues {
     fn ask(&self, mut kept: MutexGuard<'_, KeptObjects>) {
         if !std::mem::replace(&mut kept.asked, true) {
             drop(kept);
-            self.supervisor.push(SupervisorRequest::ReleaseValues);
+            self.supervisor.push_silently(SupervisorRequest::ReleaseValues);
+            let supervisor = self.supervisor.clone();
+            self.runtime.spawn(async move {
+                sleep(PATIENCE).await;
+                supervisor.wake();
+            });
         }
     }
 

@@ -22,3 +22,19 @@ fn no_request_is_lost_and_the_supervisor_ends() {
         ]);
     });
 }
+
+/// A request is pushed silently while the supervisor waits: it comes at the latest when it is woken.
+#[test]
+fn a_silent_request_is_handled_after_a_wake() {
+    explore(|| {
+        let queue = Arc::new(SupervisorQueue::default());
+        let (lane, supervisor) = (queue.clone(), queue);
+        beside(vec![
+            Box::new(move || {
+                lane.push_silently(SupervisorRequest::ReleaseValues);
+                lane.wake();
+            }),
+            Box::new(move || assert_eq!(supervisor.next(), Some(SupervisorRequest::ReleaseValues))),
+        ]);
+    });
+}
