@@ -1,10 +1,10 @@
 //! The thread lane: Python threads that take frames and run their calls one after the other.
 //!
 //! - Time is watched only while a frame runs.
-//! - Time is watched only while a frame runs.
 //! - Cheap calls are completed together: half a millisecond after the first of them began, with
 //!   their frame, or at the watchdog's next check; and before a timeout or a cancellation ends open
 //!   calls, so that values returned in time count.
+
 mod pool;
 mod running_frame;
 mod slots;
