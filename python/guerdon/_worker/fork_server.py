@@ -50,7 +50,7 @@ def fork(child: Callable[[], None], end: Callable[[int], object] = os._exit, by:
         try:
             if _own:
                 signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                linux.reset_signal(signal.SIGCHLD)
                 for fd in _own:
                     os.close(fd)
                 _own.clear()

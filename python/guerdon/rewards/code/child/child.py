@@ -11,16 +11,19 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import builtins
 import contextlib
 import os
+import resource
+import socket
 import sys
 from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, Final, NoReturn
 
-from guerdon.rewards.code.child.arguments import is_marshalled, unpack
-from guerdon.rewards.code.child.decoding import decode
+from guerdon.rewards.code.child.arguments import is_marshalled, pack, unpack
 from guerdon.rewards.code.child.encoding import EncodingError, encode
 from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.child.objects import Objects
@@ -36,6 +39,8 @@ MAKES: Final = "+"
 """Before the name of a class whose object the tests use as one, also where it is one of data."""
 _FILE: Final = "<program>"
 _LONGEST_MESSAGE: Final = 300
+# An interpreter has adapted a function after some calls.
+_REHEARSALS: Final = 16
 
 
 def run(mode: str, mark: int) -> None:
@@ -47,9 +52,7 @@ def run(mode: str, mark: int) -> None:
     first = receive_blocking(CHANNEL)
     if first is None:
         os._exit(70)
-    request = decode(first)
-    if hasattr(sys, "set_int_max_str_digits"):
-        sys.set_int_max_str_digits(0)  # tasks with long integers are usual
+    request = unpack(first)
     if request.get("opens_stdin"):
         _copy_stdin()
     if mode in ("exec", "build"):
@@ -116,8 +119,6 @@ def _open_streams() -> None:
 
 
 def _script(request: dict[str, Any], mark: int) -> int:
-    import atexit
-
     os.close(CHANNEL)
     _open_streams()
     sys.argv = ["program.py"]
@@ -146,9 +147,6 @@ def _script(request: dict[str, Any], mark: int) -> int:
 def _bound_stacks() -> None:
     """Has a stack that is asked for, of half a gigabyte as is usual for deep recursion, fit into
     the memory: that of Python's functions is not on it."""
-    import _thread
-    import resource
-
     most, stack_size = resource.getrlimit(resource.RLIMIT_DATA)[0] // 4, _thread.stack_size
 
     def bounded(size: int = 0) -> int:
@@ -207,15 +205,20 @@ def _calls(request: dict[str, Any], mark: int) -> int:
     module.__dict__["__name__"] = "program"
     sys.modules["program"] = module
     _bound_stacks()
+    _answer_calls(request, module, mark, CHANNEL)
+    return 0
+
+
+def _answer_calls(request: dict[str, Any], module: ModuleType, mark: int, channel: int) -> None:
     limit = request["limit"]
     try:
         _define(request["prelude"], request["source"], module, mark)
     except BaseException as error:
-        send_blocking(CHANNEL, encode((request["nonce"], "raised", *_raised(error))))
-        return 0
-    send_blocking(CHANNEL, encode((request["nonce"], "value", None)))
+        send_blocking(channel, encode((request["nonce"], "raised", *_raised(error))))
+        return
+    send_blocking(channel, encode((request["nonce"], "value", None)))
     objects = Objects(module)
-    while (message := receive_blocking(CHANNEL)) is not None:
+    while (message := receive_blocking(channel)) is not None:
         nonce, name, args, kwargs = unpack(message)
         try:
             if not is_marshalled(message):
@@ -232,8 +235,25 @@ def _calls(request: dict[str, Any], mark: int) -> int:
             answer = encode((nonce, "raised", "", str(error)))
         except BaseException as error:
             answer = encode((nonce, "raised", *_raised(error), *_builtin_bases(error)))
-        send_blocking(CHANNEL, answer)
-    return 0
+        send_blocking(channel, answer)
+
+
+def rehearse() -> None:
+    """Answers calls of a small program, in the zygote: the interpreter writes its caches here once,
+    not in a copy of their pages in each child. Nothing of it is left in the process's modules."""
+    request = {"source": "def same(value):\n    return value\n", "prelude": "", "nonce": b"", "limit": 1 << 16}
+    values = (None, True, 1, 1.0, "a", b"a", [1, "a"], (1, 2), {"a": [1]}, {1})
+    calls = [pack((b"", "same", [value], {})) for value in values] + [pack((b"", "same", [], {}))]
+    for _ in range(_REHEARSALS):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            for message in (pack(request), *calls):
+                send_blocking(ours.fileno(), message)
+            ours.shutdown(socket.SHUT_WR)
+            channel = theirs.fileno()
+            first = receive_blocking(channel)
+            assert first is not None
+            _answer_calls(unpack(first), ModuleType("program"), os.dup(channel), channel)
 
 
 def _found(module: ModuleType, name: str) -> Any:

@@ -13,19 +13,18 @@ import importlib
 import json
 import os
 import resource
-import shutil
 import signal
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from guerdon._worker import fork_server, linux
 from guerdon.rewards.code.child import child
 from guerdon.rewards.code.zygote.fence import FenceSpec, PreparedFence, prepare
-from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 
 __all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "READY", "STANDARD", "TIME", "main"]
 
@@ -78,18 +77,25 @@ def main(control: int, parent: int, fence: str) -> None:
                     os.sched_setaffinity(0, {core})
             for name in STANDARD:
                 importlib.import_module(name)
+            if hasattr(sys, "set_int_max_str_digits"):
+                sys.set_int_max_str_digits(0)  # tasks with long integers are usual
             spec = FenceSpec(**json.loads(fence))
             prepared = prepare(spec)
             if spec.modules:
                 linux.flush_c_stdout()  # else each program would print what a module did
+            child.rehearse()
             gc.collect()
             gc.freeze()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
             connection.send(ANSWER.pack(READY, 0.0, 0, 0) + json.dumps(holds).encode())
             # Command for programs without fences: programs of other languages, with this user's
             # rights.
-            with unfenced_folder() if spec.execute and not prepared.folder else nullcontext() as folder:
-                _ForkServer(connection, prepared, folder).serve()
+            folder = None
+            if spec.execute and not prepared.folder:
+                from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
+
+                folder = stack.enter_context(unfenced_folder())
+            _ForkServer(connection, prepared, folder).serve()
         except Exception as error:
             with suppress(OSError):  # the driver is gone
                 connection.send(FAILED + _described(error))
@@ -161,7 +167,7 @@ class _ForkServer:
                 for number, fd in enumerate(fds):  # all of them are above CONTROL
                     os.dup2(fd, number)
                 for number in (signal.SIGINT, signal.SIGPIPE):
-                    signal.signal(number, signal.SIG_DFL)
+                    linux.reset_signal(number)
                 self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
                 os.closerange(CONTROL + 1, mark)
                 os.closerange(mark + 1, max(mark, self._highest))
@@ -196,12 +202,11 @@ class _ForkServer:
 
     def _clear_folder(self) -> None:
         self._prepared.clear_folder()
-        self._open_folder()
-        for entry in [] if self._folder is None else list(os.scandir(self._folder)):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                os.unlink(entry.path)
+        if self._folder is not None:
+            from guerdon.rewards.code.zygote.unfenced_folder import clear
+
+            self._open_folder()
+            clear(self._folder)
 
     def _kill(self) -> None:
         if self._pid:
