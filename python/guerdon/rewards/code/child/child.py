@@ -39,6 +39,9 @@ MAKES: Final = "+"
 """Before the name of a class whose object the tests use as one, also where it is one of data."""
 _FILE: Final = "<program>"
 _LONGEST_MESSAGE: Final = 300
+_STREAMS: Final = ("stdin", "stdout", "stderr")
+# Modules that have `stack_size`.
+_THREADS: Final = ("_thread", "threading")
 # An interpreter has adapted a function after some calls.
 _REHEARSALS: Final = 16
 
@@ -108,12 +111,12 @@ def _open_streams() -> None:
     """The standard streams over this process's descriptors; the zygote's own are /dev/null, as all
     are where functions are called."""
     texts: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
-    streams = {
-        "stdin": open(0, **texts),  # noqa: SIM115 - for the whole process
-        "stdout": open(1, "w", **texts),  # noqa: SIM115
-        "stderr": open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1),  # noqa: SIM115
-    }
-    for name, stream in streams.items():
+    streams = (
+        open(0, **texts),  # noqa: SIM115 - for the whole process
+        open(1, "w", **texts),  # noqa: SIM115
+        open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1),  # noqa: SIM115
+    )
+    for name, stream in zip(_STREAMS, streams, strict=True):
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
@@ -199,23 +202,18 @@ def _compiled(text: str, name: str) -> CodeType | None:
         return None
 
 
-def _calls(request: dict[str, Any], mark: int) -> int:
+def _calls(request: dict[str, Any], mark: int, channel: int = CHANNEL) -> int:
     module = _main_module()
     # A module of this name, but not as the program: ``if __name__ == "__main__"`` is for scripts.
     module.__dict__["__name__"] = "program"
     sys.modules["program"] = module
     _bound_stacks()
-    _answer_calls(request, module, mark, CHANNEL)
-    return 0
-
-
-def _answer_calls(request: dict[str, Any], module: ModuleType, mark: int, channel: int) -> None:
     limit = request["limit"]
     try:
         _define(request["prelude"], request["source"], module, mark)
     except BaseException as error:
         send_blocking(channel, encode((request["nonce"], "raised", *_raised(error))))
-        return
+        return 0
     send_blocking(channel, encode((request["nonce"], "value", None)))
     objects = Objects(module)
     while (message := receive_blocking(channel)) is not None:
@@ -236,24 +234,36 @@ def _answer_calls(request: dict[str, Any], module: ModuleType, mark: int, channe
         except BaseException as error:
             answer = encode((nonce, "raised", *_raised(error), *_builtin_bases(error)))
         send_blocking(channel, answer)
+    return 0
 
 
 def rehearse() -> None:
     """Answers calls of a small program, in the zygote: the interpreter writes its caches here once,
-    not in a copy of their pages in each child. Nothing of it is left in the process's modules."""
+    not in a copy of their pages in each child. The modules are left as they were."""
     request = {"source": "def same(value):\n    return value\n", "prelude": "", "nonce": b"", "limit": 1 << 16}
     values = (None, True, 1, 1.0, "a", b"a", [1, "a"], (1, 2), {"a": [1]}, {1})
     calls = [pack((b"", "same", [value], {})) for value in values] + [pack((b"", "same", [], {}))]
-    for _ in range(_REHEARSALS):
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            for message in (pack(request), *calls):
-                send_blocking(ours.fileno(), message)
-            ours.shutdown(socket.SHUT_WR)
-            channel = theirs.fileno()
-            first = receive_blocking(channel)
-            assert first is not None
-            _answer_calls(unpack(first), ModuleType("program"), os.dup(channel), channel)
+    kept = [(vars(sys), {name: vars(sys)[name] for stream in _STREAMS for name in (stream, f"__{stream}__")})]
+    kept += [(vars(sys.modules[name]), {"stack_size": _thread.stack_size}) for name in _THREADS if name in sys.modules]
+    main = sys.modules["__main__"]
+    try:
+        for _ in range(_REHEARSALS):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                for message in (pack(request), *calls):
+                    send_blocking(ours.fileno(), message)
+                ours.shutdown(socket.SHUT_WR)
+                channel = theirs.fileno()
+                first = receive_blocking(channel)
+                assert first is not None
+                with contextlib.suppress(OSError):  # a descriptor that was closed as this process began
+                    _open_streams()
+                _calls(unpack(first), os.dup(channel), channel)
+    finally:
+        for names, before in kept:
+            names.update(before)
+        sys.modules["__main__"] = main
+        sys.modules.pop("program", None)
 
 
 def _found(module: ModuleType, name: str) -> Any:

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from guerdon._worker import fork_server, linux
@@ -40,6 +41,12 @@ READY, END, FAILED = b"R", b"E", b"X"
 _PROCESS_CLOCK: Final = 2
 # Most zygotes of a host that share a core by name.
 _TURNS: Final = 256
+
+# A pool of small objects of CPython, and what it has before them, in bytes.
+_POOL, _POOL_HEAD = 16 << 10, 48
+# Bytes for each size, where pools are others.
+_MOST_FILLED: Final = 64 << 10
+_filled: list[object] = []
 
 STANDARD: Final = (
     *("abc", "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum"),
@@ -83,9 +90,7 @@ def main(control: int, parent: int, fence: str) -> None:
             prepared = prepare(spec)
             if spec.modules:
                 linux.flush_c_stdout()  # else each program would print what a module did
-            child.rehearse()
-            gc.collect()
-            gc.freeze()
+            _warm_up()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
             connection.send(ANSWER.pack(READY, 0.0, 0, 0) + json.dumps(holds).encode())
             # Command for programs without fences: programs of other languages, with this user's
@@ -99,6 +104,31 @@ def main(control: int, parent: int, fence: str) -> None:
         except Exception as error:
             with suppress(OSError):  # the driver is gone
                 connection.send(FAILED + _described(error))
+
+
+def _warm_up() -> None:
+    """Does here what each child would do on its copies of this process's pages."""
+    child.rehearse()
+    # The interpreter caches where it finds an attribute; only children look for these in modules.
+    for function in (fork_server.fork, linux.reset_signal, _ForkServer._run, child.run):
+        for name in function.__code__.co_names:
+            getattr(os, name, None)
+    gc.collect()
+    _fill_pools()
+    gc.freeze()
+
+
+def _fill_pools() -> None:
+    """Fills the free places of CPython's pools, one for each size, up to the first place of a new
+    pool: the objects of a child lie side by side, on few pages, not among those of this process."""
+    if "t" in sys.abiflags:  # free-threaded: it has other pools
+        return
+    for size in range(16, 513, 16):
+        for number in range(_MOST_FILLED // size):
+            one = object() if size == 16 else float(number) if size == 32 else bytes(size - sys.getsizeof(b""))
+            _filled.append(one)
+            if id(one) % _POOL == _POOL_HEAD:
+                break
 
 
 @contextmanager
@@ -162,23 +192,8 @@ class _ForkServer:
         self._open_folder()
         theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-        def run() -> None:
-            try:
-                for number, fd in enumerate(fds):  # all of them are above CONTROL
-                    os.dup2(fd, number)
-                for number in (signal.SIGINT, signal.SIGPIPE):
-                    linux.reset_signal(number)
-                self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
-                os.closerange(CONTROL + 1, mark)
-                os.closerange(mark + 1, max(mark, self._highest))
-                if self._folder is not None:
-                    os.chdir(self._folder)
-                child.run(mode, mark)
-            except BaseException as error:  # before anything of the program ran
-                os.write(mark, _described(error))
-
         try:
-            pid = fork_server.fork(run, lambda _: os._exit(71), self._prepared.fork)
+            pid = fork_server.fork(partial(self._run, mode, fds, mark), lambda _: os._exit(71), self._prepared.fork)
         except OSError as error:
             for fd in (theirs, mark):
                 os.close(fd)
@@ -186,6 +201,22 @@ class _ForkServer:
             return
         os.close(mark)
         self._pid, self._mode, self._mark = pid, mode, theirs
+
+    def _run(self, mode: str, fds: list[int], mark: int) -> None:
+        """Runs a program in its process, which ends there."""
+        try:
+            for number, fd in enumerate(fds):  # all of them are above CONTROL
+                os.dup2(fd, number)
+            for number in (signal.SIGINT, signal.SIGPIPE):
+                linux.reset_signal(number)
+            self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
+            os.closerange(CONTROL + 1, mark)
+            os.closerange(mark + 1, max(mark, self._highest))
+            if self._folder is not None:
+                os.chdir(self._folder)
+            child.run(mode, mark)
+        except BaseException as error:  # before anything of the program ran
+            os.write(mark, _described(error))
 
     def _used(self) -> float:
         """Seconds of a processor that the program's process used."""
