@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import DataError
+from guerdon.rewards.code.child import child
 from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.zygote.zygote_process import ProgramEnd
 from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
@@ -66,6 +69,22 @@ print(code_reward()(completions=["```python\\n" + sys.argv[1] + "```"], cases=[[
 @pytest.mark.fault(
     "the trainer ignores SIGCHLD and holds back SIGALRM", sees="nothing: programs start with no signal held back"
 )
+def test_a_rehearsal_leaves_streams_modules_and_threads_as_they_were() -> None:
+    def state() -> list[object]:
+        streams = [getattr(sys, f"{mark}{name}{mark}") for name in ("stdin", "stdout", "stderr") for mark in ("", "__")]
+        return [
+            *map(id, streams),
+            threading.stack_size,
+            _thread.stack_size,
+            *sys.modules.items(),
+            len(os.listdir("/proc/self/fd")),
+        ]
+
+    before = state()
+    child.rehearse()
+    assert state() == before
+
+
 def test_signals_of_the_caller_are_not_those_of_programs() -> None:
     run = subprocess.run([sys.executable, "-c", CALLER, ALARMED], capture_output=True, text=True, timeout=120)
     assert run.stdout.strip() == "[1.0]", run.stderr

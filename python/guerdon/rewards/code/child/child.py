@@ -243,8 +243,10 @@ def rehearse() -> None:
     request = {"source": "def same(value):\n    return value\n", "prelude": "", "nonce": b"", "limit": 1 << 16}
     values = (None, True, 1, 1.0, "a", b"a", [1, "a"], (1, 2), {"a": [1]}, {1})
     calls = [pack((b"", "same", [value], {})) for value in values] + [pack((b"", "same", [], {}))]
-    kept = [(vars(sys), {name: vars(sys)[name] for stream in _STREAMS for name in (stream, f"__{stream}__")})]
-    kept += [(vars(sys.modules[name]), {"stack_size": _thread.stack_size}) for name in _THREADS if name in sys.modules]
+    kept = [(sys, name, getattr(sys, name)) for stream in _STREAMS for name in (stream, f"__{stream}__")]
+    kept += [
+        (sys.modules[name], "stack_size", sys.modules[name].stack_size) for name in _THREADS if name in sys.modules
+    ]
     main = sys.modules["__main__"]
     try:
         for _ in range(_REHEARSALS):
@@ -260,8 +262,8 @@ def rehearse() -> None:
                     _open_streams()
                 _calls(unpack(first), os.dup(channel), channel)
     finally:
-        for names, before in kept:
-            names.update(before)
+        for module, name, value in kept:
+            setattr(module, name, value)
         sys.modules["__main__"] = main
         sys.modules.pop("program", None)
 

@@ -90,9 +90,8 @@ def main(control: int, parent: int, fence: str) -> None:
             prepared = prepare(spec)
             if spec.modules:
                 linux.flush_c_stdout()  # else each program would print what a module did
-            _warm_up()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
-            connection.send(ANSWER.pack(READY, 0.0, 0, 0) + json.dumps(holds).encode())
+            ready = ANSWER.pack(READY, 0.0, 0, 0) + json.dumps(holds).encode()
             # Command for programs without fences: programs of other languages, with this user's
             # rights.
             folder = None
@@ -100,7 +99,10 @@ def main(control: int, parent: int, fence: str) -> None:
                 from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 
                 folder = stack.enter_context(unfenced_folder())
-            _ForkServer(connection, prepared, folder).serve()
+            server = _ForkServer(connection, prepared, folder)
+            _warm_up()
+            connection.send(ready)
+            server.serve()
         except Exception as error:
             with suppress(OSError):  # the driver is gone
                 connection.send(FAILED + _described(error))
@@ -193,7 +195,7 @@ class _ForkServer:
         theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
         try:
-            pid = fork_server.fork(partial(self._run, mode, fds, mark), lambda _: os._exit(71), self._prepared.fork)
+            pid = fork_server.fork(partial(self._run, mode, fds, mark), _exit_early, self._prepared.fork)
         except OSError as error:
             for fd in (theirs, mark):
                 os.close(fd)
@@ -261,6 +263,11 @@ class _ForkServer:
         os.close(self._mark)
         seconds = usage.ru_utime + usage.ru_stime
         self._control.send(ANSWER.pack(END, seconds, usage.ru_nivcsw, status) + reported)
+
+
+def _exit_early(_: int) -> None:
+    """Ends a child that did not come to its program."""
+    os._exit(71)
 
 
 def _described(error: BaseException) -> bytes:
