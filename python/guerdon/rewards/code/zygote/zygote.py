@@ -42,9 +42,9 @@ _PROCESS_CLOCK: Final = 2
 # Most zygotes of a host that share a core by name.
 _TURNS: Final = 256
 
-# A pool of small objects of CPython, and what it has before them, in bytes.
+# Bytes of one of CPython's pools of small objects, and of its head.
 _POOL, _POOL_HEAD = 16 << 10, 48
-# Bytes for each size, where pools are others.
+# Bytes for objects of one size, where no new pool is met.
 _MOST_FILLED: Final = 64 << 10
 _filled: list[object] = []
 
@@ -100,24 +100,15 @@ def main(control: int, parent: int, fence: str) -> None:
 
                 folder = stack.enter_context(unfenced_folder())
             server = _ForkServer(connection, prepared, folder)
-            _warm_up()
+            child.rehearse()
+            gc.collect()
+            _fill_pools()
+            gc.freeze()
             connection.send(ready)
             server.serve()
         except Exception as error:
             with suppress(OSError):  # the driver is gone
                 connection.send(FAILED + _described(error))
-
-
-def _warm_up() -> None:
-    """Does here what each child would do on its copies of this process's pages."""
-    child.rehearse()
-    # The interpreter caches where it finds an attribute; only children look for these in modules.
-    for function in (fork_server.fork, linux.reset_signal, _ForkServer._run, child.run):
-        for name in function.__code__.co_names:
-            getattr(os, name, None)
-    gc.collect()
-    _fill_pools()
-    gc.freeze()
 
 
 def _fill_pools() -> None:
@@ -193,7 +184,6 @@ class _ForkServer:
     def _fork(self, mode: str, fds: list[int]) -> None:
         self._open_folder()
         theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
         try:
             pid = fork_server.fork(partial(self._run, mode, fds, mark), _exit_early, self._prepared.fork)
         except OSError as error:

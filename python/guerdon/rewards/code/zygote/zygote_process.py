@@ -98,8 +98,6 @@ class ProgramZygote:
         where = str(Path(__file__).resolve().parents[4])
         # One hash seed for all: a program's sets have the same order in each run.
         environment = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1", **ONE_ARENA}
-        # Else each fork looks up the functions of libraries that it is the first to call.
-        environment["LD_BIND_NOW"] = "1"
         environment |= {name: os.environ[name] for name in _KEPT if name in os.environ}
         try:
             self._process = subprocess.Popen(
