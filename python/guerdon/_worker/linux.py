@@ -101,8 +101,8 @@ def reset_signals() -> None:
 
 
 def reset_signal(number: int) -> None:
-    """Gives a signal its default action. `signal.signal` also looks for the name of the earlier
-    handler, and an exception where there is none writes to fifty pages of each fork."""
+    """Gives a signal its default action. `signal.signal` also names the earlier handler; it catches
+    an exception for one without a name: that writes to fifty pages of each fork."""
     _signal.signal(number, _signal.SIG_DFL)
 
 

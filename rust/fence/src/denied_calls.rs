@@ -157,7 +157,7 @@ const OF_THE_MACHINE: &[c_long] = &[];
 const TO_ALL: &[&[c_long]] =
     &[SOCKETS, KERNEL, SHARED_MEMORY, OF_THE_MACHINE, OTHER_PROCESSES, NAMESPACES_AND_MOUNTS, IDENTITY];
 
-/// Calls of the forking process, or of a child before its filter. There are few: the kernel
+/// Calls of the forking process, or of a child before its filter. The list is short: the kernel
 /// translates the filter of each child again.
 const TO_CHILDREN: &[&[c_long]] = &[SESSIONS, OF_A_NAMESPACE, OF_A_USER];
 

@@ -240,7 +240,7 @@ def _calls(request: dict[str, Any], mark: int, channel: int = CHANNEL) -> int:
 def rehearse() -> None:
     """Answers calls of a small program, in the zygote: the interpreter writes its caches here once,
     not in a copy of their pages in each child. The modules are left as they were."""
-    request = {"source": "def same(value):\n    return value\n", "prelude": "", "nonce": b"", "limit": 1 << 16}
+    request = pack({"source": "def same(one):\n    return one\n", "prelude": "", "nonce": b"", "limit": 1 << 16})
     values = (None, True, 1, 1.0, "a", b"a", [1, "a"], (1, 2), {"a": [1]}, {1})
     calls = [pack((b"", "same", [value], {})) for value in values] + [pack((b"", "same", [], {}))]
     kept = [(sys, name, getattr(sys, name)) for stream in _STREAMS for name in (stream, f"__{stream}__")]
@@ -252,15 +252,12 @@ def rehearse() -> None:
         for _ in range(_REHEARSALS):
             ours, theirs = socket.socketpair()
             with ours, theirs:
-                for message in (pack(request), *calls):
+                for message in calls:
                     send_blocking(ours.fileno(), message)
                 ours.shutdown(socket.SHUT_WR)
-                channel = theirs.fileno()
-                first = receive_blocking(channel)
-                assert first is not None
-                with contextlib.suppress(OSError):  # a descriptor that was closed as this process began
+                with contextlib.suppress(OSError):  # a descriptor is closed
                     _open_streams()
-                _calls(unpack(first), os.dup(channel), channel)
+                _calls(unpack(request), os.dup(theirs.fileno()), theirs.fileno())
     finally:
         for module, name, value in kept:
             setattr(module, name, value)
