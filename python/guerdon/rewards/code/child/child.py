@@ -43,7 +43,7 @@ _STREAMS: Final = ("stdin", "stdout", "stderr")
 # Modules that have `stack_size`.
 _THREADS: Final = ("_thread", "threading")
 # An interpreter has adapted a function after some calls.
-_REHEARSALS: Final = 16
+_REHEARSALS: Final = 8
 
 
 def run(mode: str, mark: int) -> None:
