@@ -66,9 +66,6 @@ print(code_reward()(completions=["```python\\n" + sys.argv[1] + "```"], cases=[[
 """
 
 
-@pytest.mark.fault(
-    "the trainer ignores SIGCHLD and holds back SIGALRM", sees="nothing: programs start with no signal held back"
-)
 def test_a_rehearsal_leaves_streams_modules_and_threads_as_they_were() -> None:
     def state() -> list[object]:
         streams = [getattr(sys, f"{mark}{name}{mark}") for name in ("stdin", "stdout", "stderr") for mark in ("", "__")]
@@ -85,6 +82,9 @@ def test_a_rehearsal_leaves_streams_modules_and_threads_as_they_were() -> None:
     assert state() == before
 
 
+@pytest.mark.fault(
+    "the trainer ignores SIGCHLD and holds back SIGALRM", sees="nothing: programs start with no signal held back"
+)
 def test_signals_of_the_caller_are_not_those_of_programs() -> None:
     run = subprocess.run([sys.executable, "-c", CALLER, ALARMED], capture_output=True, text=True, timeout=120)
     assert run.stdout.strip() == "[1.0]", run.stderr
