@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import DataError
+from guerdon.rewards.code.child import child
 from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.zygote.zygote_process import ProgramEnd
 from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
@@ -61,6 +64,22 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 from guerdon import code_reward
 print(code_reward()(completions=["```python\\n" + sys.argv[1] + "```"], cases=[[{"stdin": "1\\n", "stdout": "2\\n"}]]))
 """
+
+
+def test_a_rehearsal_leaves_streams_modules_and_threads_as_they_were() -> None:
+    def state() -> list[object]:
+        streams = [getattr(sys, f"{mark}{name}{mark}") for name in ("stdin", "stdout", "stderr") for mark in ("", "__")]
+        return [
+            *map(id, streams),
+            threading.stack_size,
+            _thread.stack_size,
+            *sys.modules.items(),
+            len(os.listdir("/proc/self/fd")),
+        ]
+
+    before = state()
+    child.rehearse()
+    assert state() == before
 
 
 @pytest.mark.fault(

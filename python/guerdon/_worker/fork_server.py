@@ -25,8 +25,7 @@ def serve(control: int, parent: int | None, request: Callable[[], bool], childre
     watched = [control, wake] if parent is None else [control, wake, parent]
     _own[:] = [*watched[1:], woken]
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    # Python writes to the wake-up descriptor only for signals with a handler.
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, _wake)
     poll = select.poll()
     for fd in watched:
         poll.register(fd, select.POLLIN)
@@ -41,6 +40,10 @@ def serve(control: int, parent: int | None, request: Callable[[], bool], childre
             return
 
 
+def _wake(*_: object) -> None:
+    """Handles SIGCHLD: Python writes to the wake-up descriptor only for signals with a handler."""
+
+
 def fork(child: Callable[[], None], end: Callable[[int], object] = os._exit, by: Callable[[], int] = os.fork) -> int:
     """Forks by `by`, and returns the pid. The child runs `child`, then `end` with 0, or with 1 if
     `child` raised."""
@@ -50,7 +53,7 @@ def fork(child: Callable[[], None], end: Callable[[int], object] = os._exit, by:
         try:
             if _own:
                 signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                linux.reset_signal(signal.SIGCHLD)
                 for fd in _own:
                     os.close(fd)
                 _own.clear()

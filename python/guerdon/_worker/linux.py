@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import fcntl
 import os
 import resource
@@ -97,6 +98,12 @@ def reset_signals() -> None:
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def reset_signal(number: int) -> None:
+    """Gives a signal its default action. `signal.signal` also names the earlier handler; it catches
+    an exception for one without a name: that writes to fifty pages of each fork."""
+    _signal.signal(number, _signal.SIG_DFL)
 
 
 def to_high_descriptor(fd: int) -> int:

@@ -27,11 +27,10 @@ const SESSIONS: &[c_long] = &[libc::SYS_setsid, libc::SYS_setpgid];
 /// The call that puts up a filter, which a child makes before it is refused.
 pub(crate) const FILTERS: c_long = libc::SYS_seccomp;
 
+/// Calls by which the forking process makes a child's name space, and its folder again.
+const OF_A_NAMESPACE: &[c_long] = &[libc::SYS_unshare, libc::SYS_setns, libc::SYS_mount, libc::SYS_umount2];
+
 const NAMESPACES_AND_MOUNTS: &[c_long] = &[
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_mount,
-    libc::SYS_umount2,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_open_tree,
@@ -120,18 +119,17 @@ const SHARED_MEMORY: &[c_long] = &[
     libc::SYS_memfd_secret,
 ];
 
+/// Calls by which a child takes its user and drops capabilities.
+const OF_A_USER: &[c_long] = &[libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setgroups, libc::SYS_capset];
+
 /// Identity of the process, and its priority.
 const IDENTITY: &[c_long] = &[
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
     libc::SYS_setregid,
-    libc::SYS_setresuid,
-    libc::SYS_setresgid,
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
-    libc::SYS_setgroups,
-    libc::SYS_capset,
     libc::SYS_setpriority,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
@@ -156,10 +154,12 @@ const OF_THE_MACHINE: &[c_long] = &[];
 
 /// Calls that neither a child nor the process that forks it makes: refused to that, and so to each
 /// child.
-const TO_ALL: &[&[c_long]] = &[SOCKETS, KERNEL, SHARED_MEMORY, OF_THE_MACHINE];
+const TO_ALL: &[&[c_long]] =
+    &[SOCKETS, KERNEL, SHARED_MEMORY, OF_THE_MACHINE, OTHER_PROCESSES, NAMESPACES_AND_MOUNTS, IDENTITY];
 
-/// Calls that only the forking process may make.
-const TO_CHILDREN: &[&[c_long]] = &[OTHER_PROCESSES, SESSIONS, NAMESPACES_AND_MOUNTS, IDENTITY];
+/// Calls of the forking process, or of a child before its filter. The list is short: the kernel
+/// translates the filter of each child again.
+const TO_CHILDREN: &[&[c_long]] = &[SESSIONS, OF_A_NAMESPACE, OF_A_USER];
 
 /// Refused to all whatever their arguments.
 pub(crate) fn to_all() -> impl Iterator<Item = c_long> {
@@ -231,17 +231,18 @@ pub(crate) const SOCKET_PROGRAMS: &[u32] = &[
 /// `getsockopt`: a descriptor of the process at the other end.
 pub(crate) const PEER_DESCRIPTOR: u32 = 77; // SO_PEERPIDFD
 
-/// `prctl`: adding filters, outliving the forking process, being traced by another process, moving
-/// the memory map, adopting processes, keeping others from a core.
+/// `prctl`: adding filters, being traced by another process, moving the memory map, adopting
+/// processes, keeping others from a core.
 pub(crate) const PRCTL_OPTIONS: &[u32] = &[
     libc::PR_SET_SECCOMP as u32,
-    libc::PR_SET_PDEATHSIG as u32,
     libc::PR_SET_PTRACER as u32,
     libc::PR_SET_MM as u32,
     libc::PR_SET_CHILD_SUBREAPER as u32,
-    libc::PR_SET_DUMPABLE as u32,
     62, // PR_SCHED_CORE
 ];
+
+/// `prctl`, as a child does before its filter: outliving the forking process, being read by others.
+pub(crate) const PRCTL_OPTIONS_OF_A_CHILD: &[u32] = &[libc::PR_SET_PDEATHSIG as u32, libc::PR_SET_DUMPABLE as u32];
 
 /// `fcntl`: signals of a descriptor to another process; leases, for which whoever opens a file
 /// waits, and notices of changes in folders, for both of which it is enough to read them; the size

@@ -31,30 +31,7 @@ type Calls = BTreeMap<c_long, Vec<SeccompRule>>;
 pub(crate) fn of_the_family() -> Result<BpfProgram, BackendError> {
     let mut calls: Calls = denied::to_all().map(|call| (call, Vec::new())).collect();
     pairs(&mut calls)?;
-    program(calls)
-}
-
-/// Returns the program that a child adds.
-pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendError> {
-    let mut calls: Calls = denied::to_children().map(|call| (call, Vec::new())).collect();
-    calls.insert(denied::FILTERS, Vec::new());
-    if !allowed.execute {
-        calls.extend(denied::EXECUTE.iter().map(|&call| (call, Vec::new())));
-    }
-    if !allowed.own_files_only {
-        calls.extend(denied::OF_AN_OWNER.iter().chain(denied::OF_AN_OWNER_ONCE).map(|&call| (call, Vec::new())));
-    }
     opened(&mut calls)?;
-    if allowed.processes {
-        // `clone` is denied only name spaces and a change of the parent.
-        for &flag in denied::CLONE_FLAGS {
-            deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(flag.into()), flag)?;
-        }
-    } else {
-        calls.insert(denied::WHOLE_FILE_LOCKS, Vec::new());
-        calls.extend(denied::FORKS.iter().map(|&call| (call, Vec::new())));
-        deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
-    }
     // Limits of other processes.
     deny(&mut calls, libc::SYS_prlimit64, 0, Op::Ne, 0)?;
     for &(call, index) in denied::MESSAGES {
@@ -74,6 +51,32 @@ pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendErr
     }
     for &request in denied::IOCTL_REQUESTS {
         deny(&mut calls, libc::SYS_ioctl, 1, Op::Eq, request)?;
+    }
+    program(calls)
+}
+
+/// Returns the program that a child adds.
+pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendError> {
+    let mut calls: Calls = denied::to_children().map(|call| (call, Vec::new())).collect();
+    calls.insert(denied::FILTERS, Vec::new());
+    if !allowed.execute {
+        calls.extend(denied::EXECUTE.iter().map(|&call| (call, Vec::new())));
+    }
+    if !allowed.own_files_only {
+        calls.extend(denied::OF_AN_OWNER.iter().chain(denied::OF_AN_OWNER_ONCE).map(|&call| (call, Vec::new())));
+    }
+    if allowed.processes {
+        // `clone` is denied only name spaces and a change of the parent.
+        for &flag in denied::CLONE_FLAGS {
+            deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(flag.into()), flag)?;
+        }
+    } else {
+        calls.insert(denied::WHOLE_FILE_LOCKS, Vec::new());
+        calls.extend(denied::FORKS.iter().map(|&call| (call, Vec::new())));
+        deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
+    }
+    for &option in denied::PRCTL_OPTIONS_OF_A_CHILD {
+        deny(&mut calls, libc::SYS_prctl, 0, Op::Eq, option)?;
     }
     program(calls)
 }

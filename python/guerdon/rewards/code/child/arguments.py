@@ -1,4 +1,4 @@
-"""The arguments of a call, on their way into a program's process.
+"""The program and the arguments of its calls, on their way into its process.
 
 - They come from the trusted side, and only programs read these bytes: `marshal` takes a tenth of
   the time of `encoding`, which the results go through. Lists that are one list stay one.

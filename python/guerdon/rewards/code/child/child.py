@@ -11,16 +11,19 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import builtins
 import contextlib
 import os
+import resource
+import socket
 import sys
 from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, Final, NoReturn
 
-from guerdon.rewards.code.child.arguments import is_marshalled, unpack
-from guerdon.rewards.code.child.decoding import decode
+from guerdon.rewards.code.child.arguments import is_marshalled, pack, unpack
 from guerdon.rewards.code.child.encoding import EncodingError, encode
 from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.child.objects import Objects
@@ -36,6 +39,11 @@ MAKES: Final = "+"
 """Before the name of a class whose object the tests use as one, also where it is one of data."""
 _FILE: Final = "<program>"
 _LONGEST_MESSAGE: Final = 300
+_STREAMS: Final = ("stdin", "stdout", "stderr")
+# Modules that have `stack_size`.
+_THREADS: Final = ("_thread", "threading")
+# An interpreter has adapted a function after some calls.
+_REHEARSALS: Final = 8
 
 
 def run(mode: str, mark: int) -> None:
@@ -47,9 +55,7 @@ def run(mode: str, mark: int) -> None:
     first = receive_blocking(CHANNEL)
     if first is None:
         os._exit(70)
-    request = decode(first)
-    if hasattr(sys, "set_int_max_str_digits"):
-        sys.set_int_max_str_digits(0)  # tasks with long integers are usual
+    request = unpack(first)
     if request.get("opens_stdin"):
         _copy_stdin()
     if mode in ("exec", "build"):
@@ -105,19 +111,17 @@ def _open_streams() -> None:
     """The standard streams over this process's descriptors; the zygote's own are /dev/null, as all
     are where functions are called."""
     texts: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
-    streams = {
-        "stdin": open(0, **texts),  # noqa: SIM115 - for the whole process
-        "stdout": open(1, "w", **texts),  # noqa: SIM115
-        "stderr": open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1),  # noqa: SIM115
-    }
-    for name, stream in streams.items():
+    streams = (
+        open(0, **texts),  # noqa: SIM115 - for the whole process
+        open(1, "w", **texts),  # noqa: SIM115
+        open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1),  # noqa: SIM115
+    )
+    for name, stream in zip(_STREAMS, streams, strict=True):
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
 
 def _script(request: dict[str, Any], mark: int) -> int:
-    import atexit
-
     os.close(CHANNEL)
     _open_streams()
     sys.argv = ["program.py"]
@@ -146,9 +150,6 @@ def _script(request: dict[str, Any], mark: int) -> int:
 def _bound_stacks() -> None:
     """Has a stack that is asked for, of half a gigabyte as is usual for deep recursion, fit into
     the memory: that of Python's functions is not on it."""
-    import _thread
-    import resource
-
     most, stack_size = resource.getrlimit(resource.RLIMIT_DATA)[0] // 4, _thread.stack_size
 
     def bounded(size: int = 0) -> int:
@@ -201,7 +202,7 @@ def _compiled(text: str, name: str) -> CodeType | None:
         return None
 
 
-def _calls(request: dict[str, Any], mark: int) -> int:
+def _calls(request: dict[str, Any], mark: int, channel: int = CHANNEL) -> int:
     module = _main_module()
     # A module of this name, but not as the program: ``if __name__ == "__main__"`` is for scripts.
     module.__dict__["__name__"] = "program"
@@ -211,11 +212,11 @@ def _calls(request: dict[str, Any], mark: int) -> int:
     try:
         _define(request["prelude"], request["source"], module, mark)
     except BaseException as error:
-        send_blocking(CHANNEL, encode((request["nonce"], "raised", *_raised(error))))
+        send_blocking(channel, encode((request["nonce"], "raised", *_raised(error))))
         return 0
-    send_blocking(CHANNEL, encode((request["nonce"], "value", None)))
+    send_blocking(channel, encode((request["nonce"], "value", None)))
     objects = Objects(module)
-    while (message := receive_blocking(CHANNEL)) is not None:
+    while (message := receive_blocking(channel)) is not None:
         nonce, name, args, kwargs = unpack(message)
         try:
             if not is_marshalled(message):
@@ -232,8 +233,36 @@ def _calls(request: dict[str, Any], mark: int) -> int:
             answer = encode((nonce, "raised", "", str(error)))
         except BaseException as error:
             answer = encode((nonce, "raised", *_raised(error), *_builtin_bases(error)))
-        send_blocking(CHANNEL, answer)
+        send_blocking(channel, answer)
     return 0
+
+
+def rehearse() -> None:
+    """Answers calls of a small program, in the zygote: the interpreter writes its caches here once,
+    not in a copy of their pages in each child. The modules are left as they were."""
+    request = pack({"source": "def same(one):\n    return one\n", "prelude": "", "nonce": b"", "limit": 1 << 16})
+    values = (None, True, 1, 1.0, "a", b"a", [1, "a"], (1, 2), {"a": [1]}, {1})
+    calls = [pack((b"", "same", [value], {})) for value in values] + [pack((b"", "same", [], {}))]
+    kept = [(sys, name, getattr(sys, name)) for stream in _STREAMS for name in (stream, f"__{stream}__")]
+    kept += [
+        (sys.modules[name], "stack_size", sys.modules[name].stack_size) for name in _THREADS if name in sys.modules
+    ]
+    main = sys.modules["__main__"]
+    try:
+        for _ in range(_REHEARSALS):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                for message in calls:
+                    send_blocking(ours.fileno(), message)
+                ours.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):  # a descriptor is closed
+                    _open_streams()
+                _calls(unpack(request), os.dup(theirs.fileno()), theirs.fileno())
+    finally:
+        for module, name, value in kept:
+            setattr(module, name, value)
+        sys.modules["__main__"] = main
+        sys.modules.pop("program", None)
 
 
 def _found(module: ModuleType, name: str) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from guerdon.rewards.code.child.arguments import pack
 from guerdon.rewards.code.child.decoding import decode
-from guerdon.rewards.code.child.encoding import EncodingError, encode
+from guerdon.rewards.code.child.encoding import EncodingError
 from guerdon.rewards.code.child.frames import ChannelClosedError, OverLimitError, receive, send
 from guerdon.rewards.code.trusted.case_time import ProgramTime
 from guerdon.rewards.code.trusted.compare import shown
@@ -129,7 +129,7 @@ class ProgramCalls:
         self._channel, self._measured = ours, time.monotonic()
         nonce = secrets.token_bytes(8)
         request = {"source": self._source, "prelude": self._prelude, "nonce": nonce, "limit": self._limit}
-        answer = self._answer(encode(request), nonce, self._time.to_load())
+        answer = self._answer(pack(request), nonce, self._time.to_load())
         if answer.fault:
             self._unusable = CallAnswer(None, f"the program could not be loaded: {answer.fault}")
             self.close()

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon.rewards.code.child.encoding import encode
+from guerdon.rewards.code.child.arguments import pack
 from guerdon.rewards.code.child.frames import ChannelClosedError, send
 from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.zygote_process import ProgramEnd, ProgramZygote
@@ -97,7 +97,7 @@ def run_script(
         (out, child_out), (err, child_err) = (_pipe(ours, given) for _ in range(2))
         zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
         given.close()
-        return _Conversation(zygote, out, err).to_end(channel, encode(request), deadline, max_output)
+        return _Conversation(zygote, out, err).to_end(channel, pack(request), deadline, max_output)
 
 
 def _file(data: bytes, owner: contextlib.ExitStack) -> int:

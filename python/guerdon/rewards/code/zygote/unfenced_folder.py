@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["unfenced_folder"]
+__all__ = ["clear", "unfenced_folder"]
 
 _PREFIX: Final = "guerdon-code-run-"
 # Another zygote may take a folder that is not locked yet for a leftover.
@@ -33,6 +33,15 @@ def unfenced_folder() -> Iterator[str]:
     finally:
         shutil.rmtree(path, ignore_errors=True)
         os.close(held)
+
+
+def clear(folder: str) -> None:
+    """Removes all that is in it."""
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            os.unlink(entry.path)
 
 
 def _made(parent: str) -> tuple[str, int]:

@@ -13,19 +13,19 @@ import importlib
 import json
 import os
 import resource
-import shutil
 import signal
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from guerdon._worker import fork_server, linux
 from guerdon.rewards.code.child import child
 from guerdon.rewards.code.zygote.fence import FenceSpec, PreparedFence, prepare
-from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 
 __all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "READY", "STANDARD", "TIME", "main"]
 
@@ -41,6 +41,12 @@ READY, END, FAILED = b"R", b"E", b"X"
 _PROCESS_CLOCK: Final = 2
 # Most zygotes of a host that share a core by name.
 _TURNS: Final = 256
+
+# Bytes of one of CPython's pools of small objects, and of its head.
+_POOL, _POOL_HEAD = 16 << 10, 48
+# Bytes for objects of one size, where no new pool is met.
+_MOST_FILLED: Final = 64 << 10
+_filled: list[object] = []
 
 STANDARD: Final = (
     *("abc", "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum"),
@@ -78,21 +84,44 @@ def main(control: int, parent: int, fence: str) -> None:
                     os.sched_setaffinity(0, {core})
             for name in STANDARD:
                 importlib.import_module(name)
+            if hasattr(sys, "set_int_max_str_digits"):
+                sys.set_int_max_str_digits(0)  # tasks with long integers are usual
             spec = FenceSpec(**json.loads(fence))
             prepared = prepare(spec)
             if spec.modules:
                 linux.flush_c_stdout()  # else each program would print what a module did
-            gc.collect()
-            gc.freeze()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
-            connection.send(ANSWER.pack(READY, 0.0, 0, 0) + json.dumps(holds).encode())
+            ready = ANSWER.pack(READY, 0.0, 0, 0) + json.dumps(holds).encode()
             # Command for programs without fences: programs of other languages, with this user's
             # rights.
-            with unfenced_folder() if spec.execute and not prepared.folder else nullcontext() as folder:
-                _ForkServer(connection, prepared, folder).serve()
+            folder = None
+            if spec.execute and not prepared.folder:
+                from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
+
+                folder = stack.enter_context(unfenced_folder())
+            server = _ForkServer(connection, prepared, folder)
+            child.rehearse()
+            gc.collect()
+            _fill_pools()
+            gc.freeze()
+            connection.send(ready)
+            server.serve()
         except Exception as error:
             with suppress(OSError):  # the driver is gone
                 connection.send(FAILED + _described(error))
+
+
+def _fill_pools() -> None:
+    """Fills the free places of CPython's pools, one for each size, up to the first place of a new
+    pool: the objects of a child lie side by side, on few pages, not among those of this process."""
+    if "t" in sys.abiflags:  # free-threaded: it has other pools
+        return
+    for size in range(16, 513, 16):
+        for number in range(_MOST_FILLED // size):
+            one = object() if size == 16 else float(number) if size == 32 else bytes(size - sys.getsizeof(b""))
+            _filled.append(one)
+            if id(one) % _POOL == _POOL_HEAD:
+                break
 
 
 @contextmanager
@@ -155,24 +184,8 @@ class _ForkServer:
     def _fork(self, mode: str, fds: list[int]) -> None:
         self._open_folder()
         theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-        def run() -> None:
-            try:
-                for number, fd in enumerate(fds):  # all of them are above CONTROL
-                    os.dup2(fd, number)
-                for number in (signal.SIGINT, signal.SIGPIPE):
-                    signal.signal(number, signal.SIG_DFL)
-                self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
-                os.closerange(CONTROL + 1, mark)
-                os.closerange(mark + 1, max(mark, self._highest))
-                if self._folder is not None:
-                    os.chdir(self._folder)
-                child.run(mode, mark)
-            except BaseException as error:  # before anything of the program ran
-                os.write(mark, _described(error))
-
         try:
-            pid = fork_server.fork(run, lambda _: os._exit(71), self._prepared.fork)
+            pid = fork_server.fork(partial(self._run, mode, fds, mark), _exit_early, self._prepared.fork)
         except OSError as error:
             for fd in (theirs, mark):
                 os.close(fd)
@@ -180,6 +193,22 @@ class _ForkServer:
             return
         os.close(mark)
         self._pid, self._mode, self._mark = pid, mode, theirs
+
+    def _run(self, mode: str, fds: list[int], mark: int) -> None:
+        """Runs a program in its process, which ends there."""
+        try:
+            for number, fd in enumerate(fds):  # all of them are above CONTROL
+                os.dup2(fd, number)
+            for number in (signal.SIGINT, signal.SIGPIPE):
+                linux.reset_signal(number)
+            self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
+            os.closerange(CONTROL + 1, mark)
+            os.closerange(mark + 1, max(mark, self._highest))
+            if self._folder is not None:
+                os.chdir(self._folder)
+            child.run(mode, mark)
+        except BaseException as error:  # before anything of the program ran
+            os.write(mark, _described(error))
 
     def _used(self) -> float:
         """Seconds of a processor that the program's process used."""
@@ -196,12 +225,11 @@ class _ForkServer:
 
     def _clear_folder(self) -> None:
         self._prepared.clear_folder()
-        self._open_folder()
-        for entry in [] if self._folder is None else list(os.scandir(self._folder)):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                os.unlink(entry.path)
+        if self._folder is not None:
+            from guerdon.rewards.code.zygote.unfenced_folder import clear
+
+            self._open_folder()
+            clear(self._folder)
 
     def _kill(self) -> None:
         if self._pid:
@@ -225,6 +253,11 @@ class _ForkServer:
         os.close(self._mark)
         seconds = usage.ru_utime + usage.ru_stime
         self._control.send(ANSWER.pack(END, seconds, usage.ru_nivcsw, status) + reported)
+
+
+def _exit_early(_: int) -> None:
+    """Ends a child that did not come to its program."""
+    os._exit(71)
 
 
 def _described(error: BaseException) -> bytes:
