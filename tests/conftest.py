@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, find, settings, strategies
 
 from tests import reruns, warm_programs
 from tests.compatibility import recorder
@@ -56,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
+    # Hypothesis makes its random generator here. Later it would find no reference to it, and warn:
+    # since Python 3.14 the dictionary that has it is frozen too.
+    find(strategies.none(), lambda _: True)
     _freeze()
     gc.enable()
 
