@@ -261,8 +261,11 @@ def rehearse() -> None:
     finally:
         for module, name, value in kept:
             setattr(module, name, value)
-        for name, module in modules.items():
-            sys.modules.pop(name, None) if module is None else sys.modules.update({name: module})
+        for name, found in modules.items():
+            if found is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = found
 
 
 def _found(module: ModuleType, name: str) -> Any:
