@@ -85,6 +85,8 @@ def main(control: int, parent: int, fence: str) -> None:
             for name in STANDARD:
                 importlib.import_module(name)
             spec = FenceSpec(**json.loads(fence))
+            if spec.execute:  # behind the fences its file may not be there
+                from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
             prepared = prepare(spec)
             # Tasks with long integers are usual; a module may have set another limit.
             if hasattr(sys, "set_int_max_str_digits"):
@@ -97,8 +99,6 @@ def main(control: int, parent: int, fence: str) -> None:
             # rights.
             folder = None
             if spec.execute and not prepared.folder:
-                from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
-
                 folder = stack.enter_context(unfenced_folder())
             server = _ForkServer(connection, prepared, folder)
             child.rehearse()
