@@ -130,9 +130,7 @@ def code_reward(
             without a tag is) that defines the tested function, ``"whole"``, all of the completion
             where it has no such block, or a function of its text; where that raises, the completion
             scores 0.
-        modules: Modules to import before programs run, as those that many of them need. They are
-            imported behind the fences: one that opens a socket then, or sets its priority or cores,
-            is refused.
+        modules: Modules to import before programs run, as those that many of them need.
         isolation: ``"strict"``, or ``"none"``: programs run with the rights of this user.
         remote: A `SandboxFusion`: programs run on that server, by requests of the http lane, behind
             whatever fences it has. ``isolation``, ``modules``, ``command`` and ``compile`` are the
