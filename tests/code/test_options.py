@@ -7,6 +7,7 @@ import logging
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,17 @@ def test_modules_are_there_before_programs_run() -> None:
     with judged(modules=["fractions", "email.message"]) as reward:
         program = "import sys\nprint('email.message' in sys.modules)"
         assert reward(completions=[block(program)], cases=[[{"stdin": "", "stdout": "True"}]]) == [1.0]
+
+
+def test_a_module_of_any_name_is_there_and_bounds_no_integers(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (open_folder / "program.py").write_text("import sys\ngetattr(sys, 'set_int_max_str_digits', int)(4300)\n")
+    monkeypatch.syspath_prepend(str(open_folder))
+    with judged(modules=["program"]) as reward:
+        printed = {"stdin": "", "stdout": "5001"}
+        script = "import program\nprint(len(str(10 ** 5000)))"
+        assert reward(completions=[block(script)], cases=[[printed]]) == [1.0]
 
 
 @pytest.mark.fault(

@@ -122,7 +122,6 @@ const SHARED_MEMORY: &[c_long] = &[
 /// Calls by which a child takes its user and drops capabilities.
 const OF_A_USER: &[c_long] = &[libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setgroups, libc::SYS_capset];
 
-/// Identity of the process, and its priority.
 const IDENTITY: &[c_long] = &[
     libc::SYS_setuid,
     libc::SYS_setgid,
@@ -130,6 +129,10 @@ const IDENTITY: &[c_long] = &[
     libc::SYS_setregid,
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
+];
+
+/// Calls that a module may make while the forking process imports it.
+const PRIORITY: &[c_long] = &[
     libc::SYS_setpriority,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
@@ -157,9 +160,9 @@ const OF_THE_MACHINE: &[c_long] = &[];
 const TO_ALL: &[&[c_long]] =
     &[SOCKETS, KERNEL, SHARED_MEMORY, OF_THE_MACHINE, OTHER_PROCESSES, NAMESPACES_AND_MOUNTS, IDENTITY];
 
-/// Calls of the forking process, or of a child before its filter. The list is short: the kernel
-/// translates the filter of each child again.
-const TO_CHILDREN: &[&[c_long]] = &[SESSIONS, OF_A_NAMESPACE, OF_A_USER];
+/// Calls of the forking process and its modules, or of a child before its filter. The lists are
+/// short: the kernel translates the filter of each child again.
+const TO_CHILDREN: &[&[c_long]] = &[SESSIONS, OF_A_NAMESPACE, OF_A_USER, PRIORITY];
 
 /// Refused to all whatever their arguments.
 pub(crate) fn to_all() -> impl Iterator<Item = c_long> {

@@ -46,9 +46,6 @@ pub(crate) fn of_the_family() -> Result<BpfProgram, BackendError> {
     for &option in denied::PRCTL_OPTIONS {
         deny(&mut calls, libc::SYS_prctl, 0, Op::Eq, option)?;
     }
-    for &command in denied::FCNTL_COMMANDS {
-        deny(&mut calls, libc::SYS_fcntl, 1, Op::Eq, command)?;
-    }
     for &request in denied::IOCTL_REQUESTS {
         deny(&mut calls, libc::SYS_ioctl, 1, Op::Eq, request)?;
     }
@@ -77,6 +74,9 @@ pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendErr
     }
     for &option in denied::PRCTL_OPTIONS_OF_A_CHILD {
         deny(&mut calls, libc::SYS_prctl, 0, Op::Eq, option)?;
+    }
+    for &command in denied::FCNTL_COMMANDS {
+        deny(&mut calls, libc::SYS_fcntl, 1, Op::Eq, command)?;
     }
     program(calls)
 }

@@ -247,7 +247,7 @@ def rehearse() -> None:
     kept += [
         (sys.modules[name], "stack_size", sys.modules[name].stack_size) for name in _THREADS if name in sys.modules
     ]
-    main = sys.modules["__main__"]
+    modules = {name: sys.modules.get(name) for name in ("__main__", "program")}
     try:
         for _ in range(_REHEARSALS):
             ours, theirs = socket.socketpair()
@@ -261,8 +261,11 @@ def rehearse() -> None:
     finally:
         for module, name, value in kept:
             setattr(module, name, value)
-        sys.modules["__main__"] = main
-        sys.modules.pop("program", None)
+        for name, found in modules.items():
+            if found is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = found
 
 
 def _found(module: ModuleType, name: str) -> Any:

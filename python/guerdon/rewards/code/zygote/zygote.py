@@ -84,10 +84,13 @@ def main(control: int, parent: int, fence: str) -> None:
                     os.sched_setaffinity(0, {core})
             for name in STANDARD:
                 importlib.import_module(name)
-            if hasattr(sys, "set_int_max_str_digits"):
-                sys.set_int_max_str_digits(0)  # tasks with long integers are usual
             spec = FenceSpec(**json.loads(fence))
+            if spec.execute:  # behind the fences its file may not be there
+                from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
             prepared = prepare(spec)
+            # Tasks with long integers are usual; a module may have set another limit.
+            if hasattr(sys, "set_int_max_str_digits"):
+                sys.set_int_max_str_digits(0)
             if spec.modules:
                 linux.flush_c_stdout()  # else each program would print what a module did
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
@@ -96,8 +99,6 @@ def main(control: int, parent: int, fence: str) -> None:
             # rights.
             folder = None
             if spec.execute and not prepared.folder:
-                from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
-
                 folder = stack.enter_context(unfenced_folder())
             server = _ForkServer(connection, prepared, folder)
             child.rehearse()
