@@ -18,6 +18,7 @@ from trl.trainer import grpo_trainer
 
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed, OnComplete
+from guerdon.integrations.trl.pipeline.scored_arguments import ScoredArguments
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 
@@ -32,6 +33,8 @@ class EarlyScoring:
         prompts: What is generated from, one per row.
         given: What is the same for all rows, as TRL gives it.
         feed: Of completions between ranks; None where there is none.
+        scored: The data's columns and prompts as they were, where a class of the user's may change
+            them.
         watched: Whether a generation was watched; written by `watching`.
     """
 
@@ -41,6 +44,7 @@ class EarlyScoring:
     prompts: Any
     given: dict[str, Any]
     feed: CompletionFeed | None = None
+    scored: ScoredArguments | None = None
     watched: bool = False
     _prompt_ids: Sequence[Any] = ()  # written when generation starts
     # Token ids and completion of each row that has begun.
@@ -94,8 +98,11 @@ class EarlyScoring:
         if own:
             self.completed([rows[place] for place in own], [ids[place] for place in own])
 
-    def finish(self, completions: Sequence[Any], ids: Sequence[list[int]]) -> bool:
+    def finish(self, given: Mapping[str, Any]) -> bool:
         """Begins the rest of what this rank scores for itself, once all are generated.
+
+        Args:
+            given: What the trainer would call a function with, by name.
 
         Returns:
             False if no row was begun, or a row has changed: all of them are to be scored.
@@ -106,6 +113,10 @@ class EarlyScoring:
         if self._error is not None:
             raise self._error
         if not self._begun:
+            return False
+        completions, ids = given["completions"], given["completion_ids"]
+        others = {name: values for name, values in given.items() if values is not completions and values is not ids}
+        if self.scored is not None and not self.scored.compare(others, range(len(completions))):
             return False
         for row, (tokens, completion) in self._begun.items():
             if completion != completions[row] or tokens != list(ids[row]):
