@@ -135,6 +135,7 @@ class EarlyScoring:
 
     def _add(self, rows: list[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
         columns = columns_of([self.inputs[row] for row in rows])
+        columns = {name: values for name, values in columns.items() if name not in self.given}
         for appender in self.scoring.appenders:
             appender.add(completions, [self.prompts[row] for row in rows], ids, columns, indices=rows)
 
