@@ -173,16 +173,17 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
         self, scoring: BatchScoring, inputs: Any, prompts: Any, completions: Any, completion_ids: Any
     ) -> None:
         """Runs the trainer's own functions."""
-        if not scoring.others:
+        others = scoring.others
+        if not others:
             return
         functions = list(self.reward_funcs)
-        for index in set(range(len(functions))) - set(scoring.others):
+        for index in set(range(len(functions))) - set(others):
             functions[index] = _zeros
         with patched(self, {"reward_funcs": functions}):
             # Past an override of the user's, which applies once, to all rewards.
             rewards = self._family.base._calculate_rewards(self, inputs, prompts, completions, completion_ids)
         first = self.accelerator.process_index * len(prompts)
-        scoring.take_others(rewards[first : first + len(prompts)].cpu().numpy())
+        scoring.values[:, others] = rewards[first : first + len(prompts), others].cpu().numpy()
 
     def _finished(self, generated: GeneratedBatch, rows: Sequence[int], *given: Any) -> torch.Tensor:
         """The rewards of all ranks for some rows of each; they are complete."""

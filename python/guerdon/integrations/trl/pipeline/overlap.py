@@ -35,6 +35,7 @@ class EarlyScoring:
         feed: Of completions between ranks; None where there is none.
         scored: The data's columns and prompts as they were, where a class of the user's may change
             them.
+        begun: Token ids and completion of each row whose rewards began early.
         watched: Whether a generation was watched; written by `watching`.
     """
 
@@ -47,8 +48,7 @@ class EarlyScoring:
     scored: ScoredArguments | None = None
     watched: bool = False
     _prompt_ids: Sequence[Any] = ()  # written when generation starts
-    # Token ids and completion of each row that has begun.
-    _begun: dict[int, tuple[list[int], Any]] = field(default_factory=dict)
+    begun: dict[int, tuple[list[int], Any]] = field(default_factory=dict)
     _error: Exception | None = None  # kept for `finish`, where all ranks agree on it
 
     @contextmanager
@@ -82,10 +82,10 @@ class EarlyScoring:
             return
         try:
             completions = self._decode(rows, ids)
-            if not self._begun:
+            if not self.begun:
                 self.scoring.open(self.given)
             self._add(rows, completions, ids)
-            self._begun.update(zip(rows, zip(ids, completions, strict=True), strict=True))
+            self.begun.update(zip(rows, zip(ids, completions, strict=True), strict=True))
         except Exception as error:
             self._error = error
 
@@ -112,26 +112,21 @@ class EarlyScoring:
         """
         if self._error is not None:
             raise self._error
-        if not self._begun:
+        if not self.begun:
             return False
         completions, ids = given["completions"], given["completion_ids"]
         others = {name: values for name, values in given.items() if values is not completions and values is not ids}
         if self.scored is not None and not self.scored.compare(others, range(len(completions))):
             return False
-        for row, (tokens, completion) in self._begun.items():
+        for row, (tokens, completion) in self.begun.items():
             if completion != completions[row] or tokens != list(ids[row]):
                 return False
-        rest = [row for row in range(len(completions)) if row not in self._begun]
+        rest = [row for row in range(len(completions)) if row not in self.begun]
         if rest:
             self._add(rest, [completions[row] for row in rest], [ids[row] for row in rest])
         for appender in self.scoring.appenders:
             appender.finish()
         return True
-
-    @property
-    def count(self) -> int:
-        """Rows of this rank whose rewards began early."""
-        return len(self._begun)
 
     def _add(self, rows: list[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
         columns = columns_of([self.inputs[row] for row in rows])

@@ -41,6 +41,8 @@ class BatchScoring:
 
     Attributes:
         appenders: Add the samples of a batch that was opened.
+        values: ``[samples, functions]``; the trainer writes its own `others`, each dispatcher's are
+            written as they complete.
         completed: Whether `complete` has returned.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
@@ -61,7 +63,7 @@ class BatchScoring:
         self.exchange = exchange
         # Names the trainer to dispatchers; written where rows are exchanged.
         self._given: Mapping[str, Any] = {}
-        self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
+        self.values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
         self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)
         self._started: dict[Dispatcher, TrainerBatch] = {}
         self.appenders: list[Appender] = []
@@ -102,10 +104,6 @@ class BatchScoring:
     def others(self) -> list[int]:
         """Places in the list of what the trainer runs itself."""
         return [place for place, one in enumerate(self._functions) if not isinstance(one, RewardColumn)]
-
-    def take_others(self, values: NDArray[np.float32]) -> None:
-        """Keeps the trainer's own rewards: the columns `others` of ``[samples, functions]``."""
-        self._values[:, self.others] = values[:, self.others]
 
     def next_group(self) -> int:
         """Waits for a group that was not handed out yet.
@@ -175,7 +173,7 @@ class BatchScoring:
 
         Only for rows whose group, or the whole batch, is complete.
         """
-        values = self._values[rows]
+        values = self.values[rows]
         values[self._failed[rows]] = np.nan
         return [_column(values[:, place]) for place in range(len(self._functions))]
 
@@ -198,7 +196,7 @@ class BatchScoring:
         names = dispatcher.names
         for place, one in enumerate(self._functions):
             if isinstance(one, RewardColumn) and one.dispatcher is dispatcher:
-                self._values[rows, place] = rewards[:, names.index(one.__name__)]
+                self.values[rows, place] = rewards[:, names.index(one.__name__)]
         if dispatcher.options["incomplete"] == "drop":
             self._failed[rows] |= failed_samples(rewards, status)
 
