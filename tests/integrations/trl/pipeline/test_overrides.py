@@ -16,7 +16,7 @@ import pytest
 trl = pytest.importorskip("trl")
 torch = pytest.importorskip("torch")
 
-from guerdon import Dispatcher, reward  # noqa: E402
+from guerdon import Dispatcher, GuerdonWarning, RewardFailureError, reward  # noqa: E402
 from guerdon.integrations.trl import GRPOTrainer, pipelined  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
 from tests.integrations.trl.tiny_trainer import apart, assert_same_runs, make_scorer, make_trainer  # noqa: E402
@@ -211,7 +211,53 @@ def test_an_override_changes_what_is_scored(name: str, tmp_path: Path) -> None:
     found = [str(one.message) for one in caught if "nothing is hidden" in str(one.message)]
     assert len(found) == (0 if name == "equal" else len(modes))
     changed = "answer" if name == "fewer" else name.split()[0]
-    assert all(f"Changing overrides _calculate_rewards and changes {changed}: " in message for message in found)
+    assert all(f"Changing overrides _calculate_rewards, and it changes {changed}. " in message for message in found)
+
+
+class Completing:
+    """Functions can't be called, or fail, without what it gives them."""
+
+    def _calculate_rewards(self, inputs: Any, *rest: Any) -> Any:
+        rows = [{**row, "place": place, "answer": "z"} for place, row in enumerate(inputs)]
+        return super()._calculate_rewards(rows, *rest)  # type: ignore[misc]
+
+
+@reward(lane="thread")
+def needs_place(text: str, place: int) -> float:
+    return place + len(text)
+
+
+@reward(lane="thread", max_failure_rate=0.1)
+def needs_answer(text: str, answer: str) -> float:
+    if answer != "z":
+        raise ValueError("not that")
+    return float(len(text))
+
+
+@pytest.mark.parametrize("function", [needs_place, needs_answer], ids=lambda function: function.__name__)
+def test_functions_may_need_what_an_override_gives_them(function: Any, tmp_path: Path) -> None:
+    with Dispatcher([function]) as made:
+        # With mini-batches the first batch's places would be those of a few groups.
+        modes = ["off", "overlap", "one_step", *(["all"] if function is needs_answer else [])]
+        with pytest.warns(GuerdonWarning, match=r"Completing overrides _calculate_rewards, and .*place|not that"):
+            compare(Completing, modes, tmp_path, made, front=["off"])
+
+
+class Halved:
+    """It changes the rewards alone."""
+
+    def _calculate_rewards(self, *given: Any) -> Any:
+        return super()._calculate_rewards(*given) / 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_functions_that_fail_end_a_run_whose_override_gives_them_nothing_else(mode: str, tmp_path: Path) -> None:
+    with Dispatcher([needs_answer]) as made:
+        kind = kinds(Halved)[2]
+        trainer = make_trainer(made, tmp_path, trainer_class=kind, more={"pipeline": mode}, **SIZES)
+        with pytest.raises(RewardFailureError, match="'needs_answer' failed on 16 of 16"):
+            trainer.train()
+        assert made.stats()["open_batches"] == 0
 
 
 class Exclaiming:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from accelerate.utils import gather_object
 
-from guerdon.errors import GuerdonWarning
+from guerdon.errors import DataError, GuerdonWarning, RewardFailureError
 from guerdon.integrations.trl.patching import Mixin, patched
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.options import Pipeline
@@ -102,7 +102,14 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
         generated.generated_at = time.monotonic()
         scoring = self._new_scoring(len(prompts))
         try:
-            scoring = self._begin(generated, scoring)
+            try:
+                scoring = self._begin(generated, scoring)
+            except DataError as error:  # alike on all ranks
+                if self._scores_anew or not self._reward_overrides:
+                    raise
+                self._score_anew(f"the functions can't be called before it ({error})")
+                generated.cancel()
+                scoring = generated.scoring = self._new_scoring(len(prompts))
             self._score_others(scoring, *generated.given)
             if self._generating is not None and self.pipeline.defers:
                 rows = len(prompts) * self.accelerator.num_processes
@@ -134,7 +141,15 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
 
     def complete(self, scoring: BatchScoring) -> None:
         """Waits for a batch's rewards; what functions recorded is then in TRL's logs."""
-        scoring.complete()
+        if self._scores_anew:  # what was begun is not needed
+            scoring.give_up()
+            return
+        try:
+            scoring.complete()
+        except RewardFailureError as error:  # alike on all ranks
+            if not self._reward_overrides:
+                raise
+            scoring.give_up(error)  # raised if the override changes nothing
         # A rank that scored nothing recorded nothing: TRL would miss columns of its rows.
         if scoring.exchange is not None:
             for column in set(gather_object(list(self._pending_extra_logs))):
@@ -193,15 +208,20 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
             with patched(self, {"reward_funcs": columns}):
                 return super()._calculate_rewards(*given)
         if not self._scores_anew and kept is not None:
-            before, metrics = copied(given), copy.deepcopy(self._metrics)
+            before = copied(given)
+            metrics = {mode: copy.copy(values) for mode, values in self._metrics.items()}
+            for values in metrics.values():
+                values.update({name: list(logged) for name, logged in values.items()})
             watched = [kept.watched(column, rows) for column in columns]
             with patched(self, {"reward_funcs": watched, "_metrics": metrics}):
                 rewards = super()._calculate_rewards(*given)
             changed = set().union(*gather_object([kept.changed]))
             if not changed:
                 self._metrics = metrics
+                if scoring.failures:
+                    raise scoring.failures.pop()
                 return rewards
-            self._score_anew(changed)
+            self._score_anew(f"it changes {', '.join(sorted(changed))}")
             given = before
         if kept is not None:  # what was begun has logged
             self._pending_extra_logs.clear()
@@ -213,15 +233,15 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
         scoring.reward_s += waited
         return rewards
 
-    def _score_anew(self, changed: Iterable[str]) -> None:
+    def _score_anew(self, why: str) -> None:
         """From now on columns are called as by TRL's own trainer: what an override gives them is
         scored."""
         self._scores_anew = True
         self.pipeline = replace(self.pipeline, overlap=False, mini_batch=False)
         warnings.warn(
-            f"{self._reward_overrides[0].__name__} overrides _calculate_rewards and changes {', '.join(sorted(changed))}: the "
-            "functions are called when it has changed them, and nothing is hidden behind generation. To have rewards "
-            "computed while the trainer goes on, change them inside the reward functions.",
+            f"{self._reward_overrides[0].__name__} overrides _calculate_rewards, and {why}. The functions are called with what "
+            "it gives them, and nothing is hidden behind generation. To have rewards computed while the trainer goes on, "
+            "make its changes inside the reward functions.",
             GuerdonWarning,
             stacklevel=2,
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from guerdon._batch.trainer.batches import TrainerBatch
 from guerdon._batch.trainer.column import RewardColumn
-from guerdon.errors import ClosedError
+from guerdon.errors import ClosedError, RewardFailureError
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
 from guerdon.results.status import Status
@@ -43,7 +43,8 @@ class BatchScoring:
         appenders: Add the samples of a batch that was opened.
         values: ``[samples, functions]``; the trainer writes its own `others`, each dispatcher's are
             written as they complete.
-        completed: Whether `complete` has returned.
+        completed: Whether `complete` has returned, or the batch was given up.
+        failures: The error with which it was.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
             are complete.
@@ -68,6 +69,7 @@ class BatchScoring:
         self._started: dict[Dispatcher, TrainerBatch] = {}
         self.appenders: list[Appender] = []
         self._given_out: set[int] = set()
+        self.failures: list[RewardFailureError] = []
         self.completed = False
         self.held: list[Batch] = []
         self.waited_s = 0.0
@@ -131,7 +133,9 @@ class BatchScoring:
 
     def _new_groups(self) -> list[int]:
         """Groups that are complete everywhere and were not handed out."""
-        first, *others = (batch.pending.completed() for batch in self._started.values())
+        completed = [batch.pending.completed() for batch in self._started.values()]
+        # Without a dispatcher the trainer calls the functions itself, when all is generated.
+        first, *others = completed or [list(range(self._samples // self._size))]
         common = set(first).intersection(*others).difference(self._given_out)
         return [group for group in first if group in common]
 
@@ -184,6 +188,12 @@ class BatchScoring:
             left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
             most = max(most, -(-left // self._size))
         return most
+
+    def give_up(self, *failures: RewardFailureError) -> None:
+        """Ends a batch that is scored otherwise, or else fails with this error."""
+        self.failures += failures
+        self.completed = True
+        self.cancel()
 
     def cancel(self) -> None:
         """Gives the batch up; complete parts stay."""

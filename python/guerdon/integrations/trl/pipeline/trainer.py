@@ -133,7 +133,7 @@ class PipelinedTrainer(BatchRewards):
             generated.cancel()
         self._generated_ahead.clear()
         self._trained_batch = None
-        if self.pipeline.defers:
+        if self.pipeline.defers or isinstance(self._buffered_inputs, MiniBatches):
             self._buffered_inputs = None
 
     # --- a batch
@@ -272,7 +272,7 @@ class PipelinedTrainer(BatchRewards):
         stubs |= self._family.neutral
         if self._reward_overrides:
             live = {"environments": replay.pick(generated.environments) if generated.environments else None}
-            replay.live = {**{name: getattr(self, name) for name in stubs}, **live}
+            replay.live = {**{name: getattr(self, name, None) for name in stubs}, **live}
         neutral = {**stubs, "_replaying": replay, **({} if record else empty_logs(self))}
         with patched(self, neutral), logs:
             advantages = super()._generate_and_score_completions([{"prompt": ""}] * len(replay.rows))["advantages"]
