@@ -205,9 +205,10 @@ def test_an_override_changes_what_is_scored(name: str, tmp_path: Path) -> None:
         modes = MODES[:2] if name == "completions in place" else MODES
         sizes: dict[str, Any] = {"prompts": 64, "max_steps": 4, "conversational": True}
         compare(Changing, modes, tmp_path, made, check=lambda _: calls.append(scores.calls), front=["overlap"], **sizes)
+    # Two batches had begun with "all".
     plain, *ours = (after - before for before, after in itertools.pairwise(calls))
     assert plain == 4 * 16
-    assert all(plain <= count <= plain + 3 * 16 for count in ours)  # two batches had begun with "all"
+    assert all(plain <= count <= plain + 3 * 16 for count in ours)
     found = [str(one.message) for one in caught if "nothing is hidden" in str(one.message)]
     assert len(found) == (0 if name == "equal" else len(modes))
     changed = "answer" if name == "fewer" else name.split()[0]
@@ -237,13 +238,13 @@ def needs_answer(text: str, answer: str) -> float:
 @pytest.mark.parametrize("function", [needs_place, needs_answer], ids=lambda function: function.__name__)
 def test_functions_may_need_what_an_override_gives_them(function: Any, tmp_path: Path) -> None:
     with Dispatcher([function]) as made:
-        # With mini-batches the first batch's places would be those of a few groups.
+        # The first batch's places would be those of a few groups with mini-batches.
         modes = ["off", "overlap", "one_step", *(["all"] if function is needs_answer else [])]
         with pytest.warns(GuerdonWarning, match=r"Completing overrides _calculate_rewards, and .*place|not that"):
             compare(Completing, modes, tmp_path, made, front=["off"])
 
 
-class Halved:
+class Scaling:
     """It changes the rewards alone."""
 
     def _calculate_rewards(self, *given: Any) -> Any:
@@ -253,7 +254,7 @@ class Halved:
 @pytest.mark.parametrize("mode", MODES)
 def test_functions_that_fail_end_a_run_whose_override_gives_them_nothing_else(mode: str, tmp_path: Path) -> None:
     with Dispatcher([needs_answer]) as made:
-        kind = kinds(Halved)[2]
+        kind = kinds(Scaling)[2]
         trainer = make_trainer(made, tmp_path, trainer_class=kind, more={"pipeline": mode}, **SIZES)
         with pytest.raises(RewardFailureError, match="'needs_answer' failed on 16 of 16"):
             trainer.train()

@@ -39,7 +39,8 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
     pipeline = Pipeline()
     dispatchers: tuple[Dispatcher, ...]
     environments: Any = None  # TRL's, where it has some
-    # Classes behind the pipeline that override `_calculate_rewards`; whether one changes what is scored.
+    # Classes behind the pipeline that override `_calculate_rewards`, and whether one changes what
+    # functions get.
     _reward_overrides: Sequence[type] = ()
     _scores_anew = False
     _feed: CompletionFeed | None = None  # of completions, from the rank that asks a server
@@ -94,7 +95,8 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
             picked = [replay.pick(values) for values in batch.given]
             if not self._reward_overrides:
                 return self._finished(batch, replay.rows, *picked)
-            with patched(self, replay.live):  # rows may be given again: an override may change copies
+            # Copies, since an override may change them, and rows may be given again.
+            with patched(self, replay.live):
                 return self._finished(batch, replay.rows, *copied(picked))
         generated = self._generating or GeneratedBatch(inputs, 0)  # of an evaluation
         generated.given = inputs, prompts, completions, completion_ids_list

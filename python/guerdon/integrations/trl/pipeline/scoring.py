@@ -134,7 +134,7 @@ class BatchScoring:
     def _new_groups(self) -> list[int]:
         """Groups that are complete everywhere and were not handed out."""
         completed = [batch.pending.completed() for batch in self._started.values()]
-        # Without a dispatcher the trainer calls the functions itself, when all is generated.
+        # The trainer calls functions itself where no dispatcher began.
         first, *others = completed or [list(range(self._samples // self._size))]
         common = set(first).intersection(*others).difference(self._given_out)
         return [group for group in first if group in common]

@@ -240,7 +240,7 @@ class PipelinedTrainer(BatchRewards):
 
         def generating(prompts: Any) -> Any:
             output = generate(prompts)
-            generated.log_probabilities.clear()  # those that an override of the generation asked for
+            generated.log_probabilities.clear()  # an override of the generation asked for these
             return output
 
         def computing(*args: Any, **named: Any) -> Any:
