@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 
 
 class BatchScoring:
-    """The rewards of one batch.
-
-    Args:
-        functions: The trainer's reward functions.
-        samples: Samples of this rank.
-        size: Completions per prompt.
-        exchange: Of rows with other ranks, where groups lie on several.
+    """The rewards of one batch: of a rank's samples, in groups of `size`.
 
     Attributes:
         appenders: Add the samples of a batch that was opened.
@@ -61,7 +55,7 @@ class BatchScoring:
         self._dispatchers = dispatchers_of(self._functions)
         self._samples = samples
         self._size = size
-        self.exchange = exchange
+        self.exchange = exchange  # of rows with other ranks, where groups lie on several
         # Names the trainer to dispatchers; written where rows are exchanged.
         self._given: Mapping[str, Any] = {}
         self.values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
