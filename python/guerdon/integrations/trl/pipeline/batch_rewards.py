@@ -39,6 +39,7 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
     pipeline = Pipeline()
     dispatchers: tuple[Dispatcher, ...]
     environments: Any = None  # TRL's, where it has some
+    _metrics: Any  # TRL's
     # Classes behind the pipeline that override `_calculate_rewards`, and whether one changes what
     # functions get.
     _reward_overrides: Sequence[type] = ()
