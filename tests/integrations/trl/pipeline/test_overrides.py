@@ -202,7 +202,8 @@ def test_an_override_changes_what_is_scored(name: str, tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught, Dispatcher([reward(scores, name="s", lane="thread")]) as made:
         warnings.simplefilter("always")
         # TRL's table has the changed completions; a batch that is replayed has logged them before.
-        modes = MODES[:2] if name == "completions in place" else MODES
+        some = {"completions in place": MODES[:2], "completions": MODES, "answer in place": MODES}
+        modes = some.get(name, ["overlap", "all"])
         sizes: dict[str, Any] = {"prompts": 64, "max_steps": 4, "conversational": True}
         compare(Changing, modes, tmp_path, made, check=lambda _: calls.append(scores.calls), front=["overlap"], **sizes)
     # Two batches had begun with "all".

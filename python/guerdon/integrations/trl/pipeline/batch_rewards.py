@@ -7,7 +7,6 @@ the earlier generation. Ranks agree on errors before they raise.
 
 from __future__ import annotations
 
-import copy
 import time
 import warnings
 from collections.abc import Sequence
@@ -112,6 +111,7 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
                     raise
                 self._score_anew(f"the functions can't be called before it ({error})")
                 generated.cancel()
+                generated.scored = None
                 scoring = generated.scoring = self._new_scoring(len(prompts))
             self._score_others(scoring, *generated.given)
             if self._generating is not None and self.pipeline.defers:
@@ -212,20 +212,20 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
                 return super()._calculate_rewards(*given)
         if not self._scores_anew and kept is not None:
             before = copied(given)
-            metrics = {mode: copy.copy(values) for mode, values in self._metrics.items()}
-            for values in metrics.values():
-                values.update({name: list(logged) for name, logged in values.items()})
+            logged = {mode: {name: list(values) for name, values in of.items()} for mode, of in self._metrics.items()}
             watched = [kept.watched(column, rows) for column in columns]
-            with patched(self, {"reward_funcs": watched, "_metrics": metrics}):
+            with patched(self, {"reward_funcs": watched}):
                 rewards = super()._calculate_rewards(*given)
             changed = set().union(*gather_object([kept.changed]))
             if not changed:
-                self._metrics = metrics
                 if scoring.failures:
                     raise scoring.failures.pop()
                 return rewards
             self._score_anew(f"it changes {', '.join(sorted(changed))}")
             given = before
+            for mode, values in logged.items():  # the override logs again
+                self._metrics[mode].clear()
+                self._metrics[mode].update(values)
         if kept is not None:  # what was begun has logged
             self._pending_extra_logs.clear()
             self._pending_metrics.clear()
