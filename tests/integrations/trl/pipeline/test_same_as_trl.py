@@ -100,12 +100,16 @@ def placed(completions: list[Any], environments: list[Any], **columns: Any) -> l
     return [len(text) + place for text, place in zip(completions, environments, strict=True)]
 
 
-@pytest.mark.parametrize("name", ["trainer_state", "log_metric", "log_extra", "scoring", "self", "environments"])
-def test_a_column_may_have_any_name(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names", [["trainer_state", "log_metric", "log_extra", "scoring", "self"], ["environments"]], ids=" ".join
+)
+def test_a_column_may_have_any_name(names: list[str], tmp_path: Path) -> None:
     """TRL puts its own arguments in place of a column; all other columns reach the functions."""
-    data = make_data(16).add_column(name, list(range(16)))
-    batch = reward_functions.numbers if name != "environments" else placed
-    ours = [batch] if name == "environments" else [batch, reward(reward_functions.numbers_of_row)]
+    data = make_data(16)
+    for factor, name in enumerate(names, 1):
+        data = data.add_column(name, [factor * row for row in range(16)])
+    batch = reward_functions.numbers if len(names) > 1 else placed
+    ours = [batch] if batch is placed else [batch, reward(reward_functions.numbers_of_row)]
     options: dict[str, Any] = {**SIZES, "learning_rate": 0.0, "ends": 16, "max_steps": 2, "data": data}
     plain = make_trainer([batch], tmp_path, **options)
     plain.train()
@@ -116,16 +120,16 @@ def test_a_column_may_have_any_name(name: str, tmp_path: Path) -> None:
             assert list(rewards_of(trainer).values()) == [expected] * len(ours)
 
 
-@pytest.mark.parametrize("mode", ["off", "overlap", "mini_batch", "one_step"])
-def test_a_function_may_be_replaced_while_training(mode: str, tmp_path: Path, dispatcher: Dispatcher) -> None:
+def test_a_function_may_be_replaced_while_training(tmp_path: Path, dispatcher: Dispatcher) -> None:
     class Replacing(transformers.TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             trainer.reward_funcs[1] = reward_functions.letters
 
     options: dict[str, Any] = {"learning_rate": 0.0, "ends": 16, "max_steps": 4, "prompts": 16}
     expected: dict[str, list[float]] = {}
-    for functions, more in ((list(REWARDS), {}), (dispatcher, {"pipeline": mode})):
-        kind = GRPOTrainer if more else None
+    for mode in (None, "off", "overlap", "mini_batch", "one_step"):
+        kind, more = (GRPOTrainer, {"pipeline": mode}) if mode else (None, {})
+        functions: Any = dispatcher if mode else list(REWARDS)
         trainer = make_trainer(functions, tmp_path, trainer_class=kind, more=more, **{**SIZES, **options})
         trainer.add_callback(Replacing())
         trainer.train()

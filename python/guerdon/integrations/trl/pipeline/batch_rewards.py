@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import torch
 from accelerate.utils import gather_object
@@ -30,6 +30,8 @@ from guerdon.integrations.trl.trainer_context import raised_together
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
     from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
+
+_PENDING: Final = ("_pending_extra_logs", "_pending_metrics")  # TRL's, of what functions record
 
 
 class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
@@ -147,6 +149,8 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
         if self._scores_anew:  # what was begun is not needed
             scoring.give_up()
             return
+        if self._reward_overrides:
+            scoring.pending_logs = {name: _lists_of(getattr(self, name)) for name in _PENDING}
         try:
             scoring.complete()
         except RewardFailureError as error:  # alike on all ranks
@@ -212,14 +216,20 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
                 return super()._calculate_rewards(*given)
         if not self._scores_anew and kept is not None:
             before = copied(given)
-            logged = {mode: {name: list(values) for name, values in of.items()} for mode, of in self._metrics.items()}
+            logged = {mode: _lists_of(values) for mode, values in self._metrics.items()}
             watched = [kept.watched(column, rows) for column in columns]
-            with patched(self, {"reward_funcs": watched}):
-                rewards = super()._calculate_rewards(*given)
+            raised = None
+            try:
+                with patched(self, {"reward_funcs": watched}):
+                    rewards = super()._calculate_rewards(*given)
+            except Exception as error:
+                if not (kept.changed or scoring.failures):
+                    raise
+                raised = error  # the override may not expect such rewards
             changed = set().union(*gather_object([kept.changed]))
             if not changed:
                 if scoring.failures:
-                    raise scoring.failures.pop()
+                    raise scoring.failures.pop() from raised
                 return rewards
             self._score_anew(f"it changes {', '.join(sorted(changed))}")
             given = before
@@ -227,8 +237,9 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
                 self._metrics[mode].clear()
                 self._metrics[mode].update(values)
         if kept is not None:  # what was begun has logged
-            self._pending_extra_logs.clear()
-            self._pending_metrics.clear()
+            for name in _PENDING:
+                getattr(self, name).clear()
+                getattr(self, name).update(scoring.pending_logs.get(name, {}))
         started = time.monotonic()
         rewards = super()._calculate_rewards(*given)
         waited = time.monotonic() - started
@@ -248,6 +259,10 @@ class BatchRewards(Mixin):  # type: ignore[misc]  # trl is not typed
             GuerdonWarning,
             stacklevel=2,
         )
+
+
+def _lists_of(logs: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    return {name: list(values) for name, values in logs.items()}
 
 
 def _zeros(completions: Any, **_: Any) -> list[float]:

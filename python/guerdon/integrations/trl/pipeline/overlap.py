@@ -110,13 +110,13 @@ class EarlyScoring:
         Raises:
             Exception: The error that came up while others were generated.
         """
-        if self._error is not None:
-            raise self._error
-        if not self.begun:
-            return False
         completions, ids = given["completions"], given["completion_ids"]
         others = {name: values for name, values in given.items() if values is not completions and values is not ids}
         if self.scored is not None and not self.scored.compare(others, range(len(completions))):
+            return False
+        if self._error is not None:
+            raise self._error
+        if not self.begun:
             return False
         for row, (tokens, completion) in self.begun.items():
             if completion != completions[row] or tokens != list(ids[row]):

@@ -29,12 +29,15 @@ class ScoredArguments:
         return not self.changed
 
     def watched(self, column: Column, rows: Sequence[int]) -> Column:
-        """Returns the column with its calls compared. One with other lists gets zeros."""
+        """Returns the column with its calls compared. One with other lists, which is to be made
+        again, gets numbers of no meaning."""
 
         def watched(*_: Any, **given: Any) -> list[float | None]:
-            known = column() if self.compare(given, rows) else []
-            missing = len(given.get("completions", rows)) - len(known)
-            return known + [0.0] * missing
+            known = column()
+            if self.compare(given, rows):
+                return known
+            count = len(given.get("completions", rows))
+            return [value or 0.0 for value in known[:count]] + [0.0] * (count - len(known))
 
         return watched
 

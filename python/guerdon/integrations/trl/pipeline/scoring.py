@@ -39,6 +39,8 @@ class BatchScoring:
             written as they complete.
         completed: Whether `complete` has returned, or the batch was given up.
         failures: The error with which it was.
+        pending_logs: What the trainer had still to log when its functions had recorded nothing,
+            where an override may need that again.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
             are complete.
@@ -64,6 +66,7 @@ class BatchScoring:
         self.appenders: list[Appender] = []
         self._given_out: set[int] = set()
         self.failures: list[RewardFailureError] = []
+        self.pending_logs: Mapping[str, Mapping[str, list[Any]]] = {}
         self.completed = False
         self.held: list[Batch] = []
         self.waited_s = 0.0

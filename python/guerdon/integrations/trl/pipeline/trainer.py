@@ -244,7 +244,9 @@ class PipelinedTrainer(BatchRewards):
             return output
 
         def computing(*args: Any, **named: Any) -> Any:
-            computed = compute(*args, **named)
+            # An override that calls itself for parts of a batch is asked once.
+            with patched(self, {"_get_per_token_logps_and_entropies": compute}):
+                computed = compute(*args, **named)
             generated.log_probabilities.append(computed[0])
             return computed
 
