@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 from guerdon import Dispatcher, GuerdonWarning, RewardFailureError, reward  # noqa: E402
 from guerdon.integrations.trl import GRPOTrainer, pipelined  # noqa: E402
+from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
 from tests.integrations.trl.tiny_trainer import apart, assert_same_runs, make_scorer, make_trainer  # noqa: E402
 
@@ -79,6 +80,7 @@ def compare(
         with apart(trainer):
             trainer.train()
         assert dispatcher.stats().get("open_batches", 0) == 0
+        assert not isinstance(trainer._buffered_inputs, MiniBatches)
         assert not {"_generate", "_get_per_token_logps_and_entropies", "_replaying"} & set(vars(trainer))
         check(trainer)
         expected = expected or trainer
@@ -247,11 +249,17 @@ def needs_answer(text: str, answer: str) -> float:
     return float(len(text))
 
 
-@pytest.mark.parametrize("function", [needs_place, needs_answer], ids=lambda function: function.__name__)
-def test_functions_may_need_what_an_override_gives_them(function: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("function", "modes", "steps"),
+    [(needs_place, MODES, 2), (needs_answer, MODES, 2), (needs_answer, ["mini_batch"], 1)],
+    ids=["needs_place", "needs_answer", "one batch"],
+)
+def test_functions_may_need_what_an_override_gives_them(
+    function: Any, modes: list[str], steps: int, tmp_path: Path
+) -> None:
     warned = pytest.warns(GuerdonWarning, match="Completing overrides _calculate_rewards, and .*place")
     with Dispatcher([function]) as made, warned:
-        compare(Completing, MODES, tmp_path, made, front=["off"])
+        compare(Completing, modes, tmp_path, made, front=["off"], max_steps=steps)
 
 
 class Scaling:

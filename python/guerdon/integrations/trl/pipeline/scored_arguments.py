@@ -37,7 +37,7 @@ class ScoredArguments:
             if self.compare(given, rows):
                 return known
             count = len(given.get("completions", rows))
-            return [value or 0.0 for value in known[:count]] + [0.0] * (count - len(known))
+            return [*(value or 0.0 for value in known[:count]), *[0.0] * (count - len(known))]
 
         return watched
 
