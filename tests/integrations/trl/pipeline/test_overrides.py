@@ -381,12 +381,13 @@ class Calling:
 
 
 class Halving:
-    """Asks for the rewards of two halves, each once."""
+    """Asks for the rewards of a batch, and of its halves."""
 
     def _calculate_rewards(self: Any, *given: Any) -> Any:
         half = len(given[0]) // 2
-        halves = [[values[:half] for values in given], [values[half:] for values in given]]
-        return torch.cat([super(Halving, self)._calculate_rewards(*each) for each in halves])  # type: ignore[misc]
+        calls = [given, [values[:half] for values in given], [values[half:] for values in given], given]
+        first, *halves, last = [super(Halving, self)._calculate_rewards(*each) for each in calls]  # type: ignore[misc]
+        return first + torch.cat(halves) + last
 
 
 @pytest.mark.parametrize(
@@ -395,7 +396,7 @@ class Halving:
         (Likelihood, ["off", "one_step"], {"beta": 0.2}),
         (InRooms, ["off", "mini_batch", "one_step"], {"conversational": True, "environment_factory": Room}),
         (Calling, ["off", "all"], {}),
-        (Halving, ["off", "one_step"], {}),
+        (Halving, ["overlap", "one_step"], {}),
         (Halving, ["off"], {"evaluate": True}),
     ],
 )

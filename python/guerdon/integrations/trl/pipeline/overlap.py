@@ -105,12 +105,15 @@ class EarlyScoring:
             given: What the trainer would call a function with, by name.
 
         Returns:
-            False if no row was begun, or a row has changed: all of them are to be scored.
+            False if no row was begun, a row has changed, or an override asks for part of the batch,
+            or once more: all rows are to be scored.
 
         Raises:
             Exception: The error that came up while others were generated.
         """
         completions, ids = given["completions"], given["completion_ids"]
+        if self.scoring.completed or len(completions) != len(self.prompts):
+            return False
         others = {name: values for name, values in given.items() if values is not completions and values is not ids}
         if self.scored is not None and not self.scored.compare(others, range(len(completions))):
             return False
