@@ -30,6 +30,10 @@ def vowels(completions: list[Any], **kwargs: Any) -> list[float]:
     return [share(text_of(completion), "aeiou") for completion in completions]
 
 
+def letters(completions: list[Any], **kwargs: Any) -> list[float]:
+    return [share(text_of(completion), "bcdfghjklmnpqrstvwxyz") for completion in completions]
+
+
 def answers(prompts: list[Any], completions: list[Any], answer: list[str], **kwargs: Any) -> list[float | None]:
     return [None if a == "?" else float(a in text_of(c)) for c, a in zip(completions, answer, strict=True)]
 
@@ -45,6 +49,19 @@ def noted(
     log_extra("first letter", [text_of(completion)[:1] for completion in completions])
     log_metric("longest", float(max(len(text_of(completion)) for completion in completions)))
     return [1.0] * len(completions)
+
+
+def numbers(completions: list[Any], **columns: Any) -> list[float]:
+    """Sums up the numbers of a sample, in whatever columns."""
+    lists = [values for values in columns.values() if isinstance(values, list)]
+    rows = zip(*lists, strict=True)
+    return [
+        len(text) + sum(one for one in row if isinstance(one, int)) for text, row in zip(completions, rows, strict=True)
+    ]
+
+
+def numbers_of_row(completion: str, **row: Any) -> float:
+    return len(completion) + sum(one for one in row.values() if isinstance(one, int))
 
 
 # Arguments of a function, written where the trainer's process can read them.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +215,23 @@ def assert_same_entry(ours: dict[str, Any], theirs: dict[str, Any], *, rel: floa
     for key, value in theirs.items():
         if key != "entropy":
             assert ours[key] == pytest.approx(value, rel=rel, abs=abs), key
+
+
+def assert_same_runs(ours: Any, plain: Any) -> None:
+    """Equal logs and tables, to 1e-5; entropy and clipping are means over other micro-steps."""
+    for mine, theirs in zip(without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True):
+        assert_same_entry(mine, theirs, abs=1e-5)
+    for column in ("prompt", "completion"):
+        assert list(ours._logs[column]) == list(plain._logs[column])
+    assert list(ours._logs["advantages"]) == pytest.approx(list(plain._logs["advantages"]), abs=1e-5)
+    assert dict(ours._logs["extra"]) == dict(plain._logs["extra"])
+
+
+@contextmanager
+def apart(trainer: Any) -> Iterator[None]:
+    """A policy that has left its reference model, so that the KL penalty is not 0."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in trainer.ref_model.parameters() if trainer.ref_model is not None else ():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
+    yield

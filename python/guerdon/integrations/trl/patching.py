@@ -19,7 +19,7 @@ else:
 
 @contextmanager
 def patched(target: object, values: Mapping[str, Any]) -> Iterator[None]:
-    """Sets attributes of `target`, and puts the earlier values back at the end."""
+    """Sets attributes of `target`, methods too, and puts the earlier values back at the end."""
     try:
         before = {name: getattr(target, name) for name in values}
     except AttributeError as error:
@@ -27,13 +27,17 @@ def patched(target: object, values: Mapping[str, Any]) -> Iterator[None]:
             f"{type(target).__name__} has no {error.name}, for which Guerdon's own trainers set another value for a while: "
             f"{trl_version.advice()}"
         ) from error
+    own = set(vars(target))
     for name, value in values.items():
         setattr(target, name, value)
     try:
         yield
     finally:
         for name, value in before.items():
-            setattr(target, name, value)
+            if name in own or name not in vars(target):  # a property has no entry
+                setattr(target, name, value)
+            else:  # its class has it
+                delattr(target, name)
 
 
 def replace_argument(

@@ -31,9 +31,6 @@ _warned: set[str] = set()  # versions that were warned of; written by `require_t
 def require_trl(name: str) -> None:
     """Refuses a TRL older than the one our trainers derive from, and warns once of a newer one.
 
-    Args:
-        name: What is imported, for the message.
-
     Raises:
         ImportError: TRL is missing or older, or TRL's asynchronous trainer lacks a package that it
             does not bring.

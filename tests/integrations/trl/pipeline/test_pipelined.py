@@ -14,7 +14,7 @@ trl = pytest.importorskip("trl")
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, RewardFailureError, reward  # noqa: E402
 from guerdon.integrations.trl import GRPOTrainer, Pipeline, pipelined  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
-from tests.integrations.trl.tiny_trainer import assert_same_entry, make_scorer, make_trainer, without_times  # noqa: E402
+from tests.integrations.trl.tiny_trainer import apart, assert_same_runs, make_scorer, make_trainer  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
@@ -36,22 +36,12 @@ def dispatcher() -> Iterator[Dispatcher]:
         yield made
 
 
-def assert_same_runs(ours: Any, plain: Any) -> None:
-    """Equal logs and tables, to 1e-5; entropy and clipping are means over other micro-steps."""
-    for mine, theirs in zip(without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True):
-        assert_same_entry(mine, theirs, abs=1e-5)
-    for column in ("prompt", "completion"):
-        assert list(ours._logs[column]) == list(plain._logs[column])
-    assert list(ours._logs["advantages"]) == pytest.approx(list(plain._logs["advantages"]), abs=1e-5)
-    assert dict(ours._logs["extra"]) == dict(plain._logs["extra"])
-
-
 @pytest.mark.parametrize("options", [{"beta": 0.0}, {"beta": 0.2, "reward_clip_range": (0.0, 0.5)}], ids=str)
 def test_rloo_is_trained_as_by_trl(options: dict[str, Any], tmp_path: Path, dispatcher: Dispatcher) -> None:
     """At learning rate 0 every step of every mode; a KL penalty counts in the rewards."""
     settings = {**SIZES, **options, "kind": "RLOO"}
     plain = make_trainer(list(REWARDS), tmp_path / "plain", **settings)
-    with _apart(plain):
+    with apart(plain):
         plain.train()
     if options["beta"]:
         assert plain.state.log_history[0]["kl"] != 0
@@ -59,29 +49,10 @@ def test_rloo_is_trained_as_by_trl(options: dict[str, Any], tmp_path: Path, disp
         ours = make_trainer(
             dispatcher, tmp_path / "ours", trainer_class=pipelined(trl.RLOOTrainer), more={"pipeline": mode}, **settings
         )
-        with _apart(ours):
+        with apart(ours):
             ours.train()
         assert_same_runs(ours, plain)
         assert (ours.state.log_history[0]["guerdon/pipeline/early_frac"] > 0) == ours.pipeline.overlap
-
-
-class _apart:
-    """A policy that has left its reference model, so that the KL penalty is not 0."""
-
-    def __init__(self, trainer: Any) -> None:
-        self._reference = trainer.ref_model
-
-    def __enter__(self) -> None:
-        import torch
-
-        if self._reference is not None:
-            with torch.no_grad():
-                generator = torch.Generator().manual_seed(3)
-                for parameter in self._reference.parameters():
-                    parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 @reward(lane="thread")

@@ -83,6 +83,14 @@ def test_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[st
     assert all(rank["failing"]["open"] == [0] for rank in ranks)
 
 
+def test_an_override_that_changes_completions_on_one_rank_is_scored_as_in_trl(ranks: list[dict[str, Any]]) -> None:
+    """Both ranks call the functions again, so that neither waits for the other."""
+    for rank in ranks:
+        plain, overlap, one_step = rank["changing"]["rewards"]
+        assert overlap == one_step == plain
+        assert rank["changing"]["open"] == 0
+
+
 def test_mini_batches_of_groups_that_lie_on_several_ranks_are_refused(ranks: list[dict[str, Any]]) -> None:
     assert all("split over ranks: the 6 samples" in rank["refused"]["error"] for rank in ranks)
 

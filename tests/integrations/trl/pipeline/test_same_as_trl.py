@@ -11,11 +11,13 @@ import pytest
 
 pytest.importorskip("trl")
 
-from guerdon import Dispatcher
-from guerdon.integrations.trl import Pipeline
+import transformers
+
+from guerdon import Dispatcher, reward
+from guerdon.integrations.trl import GRPOTrainer, Pipeline
 from tests.integrations.trl import reward_functions
 from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer, trained
-from tests.integrations.trl.tiny_trainer import assert_same_entry, make_trainer, rewards_of, without_times
+from tests.integrations.trl.tiny_trainer import assert_same_entry, make_data, make_trainer, rewards_of, without_times
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
@@ -92,3 +94,44 @@ def test_with_lookahead_the_ratio_is_that_of_the_policy_that_wrote_it(tmp_path: 
     log = ours.state.log_history[:5]
     assert [entry["guerdon/pipeline/staleness_steps"] for entry in log] == [0.0, 1.0, 2.0, 2.0, 2.0]
     assert [entry["guerdon/pipeline/staleness_batches"] for entry in log] == [2.0, 2.0, 2.0, 1.0, 0.0]
+
+
+def placed(completions: list[Any], environments: list[Any], **columns: Any) -> list[float]:
+    return [len(text) + place for text, place in zip(completions, environments, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "names", [["trainer_state", "log_metric", "log_extra", "scoring", "self"], ["environments"]], ids=" ".join
+)
+def test_a_column_may_have_any_name(names: list[str], tmp_path: Path) -> None:
+    """TRL puts its own arguments in place of a column; all other columns reach the functions."""
+    data = make_data(16)
+    for factor, name in enumerate(names, 1):
+        data = data.add_column(name, [factor * row for row in range(16)])
+    batch = reward_functions.numbers if len(names) > 1 else placed
+    ours = [batch] if batch is placed else [batch, reward(reward_functions.numbers_of_row)]
+    options: dict[str, Any] = {**SIZES, "learning_rate": 0.0, "ends": 16, "max_steps": 2, "data": data}
+    plain = make_trainer([batch], tmp_path, **options)
+    plain.train()
+    expected = rewards_of(plain)[batch.__name__]
+    with Dispatcher(ours, workers=1) as made:
+        for mode in ("off", "overlap", "one_step"):
+            trainer = trained(made, tmp_path, mode, **options)
+            assert list(rewards_of(trainer).values()) == [expected] * len(ours)
+
+
+def test_a_function_may_be_replaced_while_training(tmp_path: Path, dispatcher: Dispatcher) -> None:
+    class Replacing(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            trainer.reward_funcs[1] = reward_functions.letters
+
+    options: dict[str, Any] = {"learning_rate": 0.0, "ends": 16, "max_steps": 4, "prompts": 16}
+    expected: dict[str, list[float]] = {}
+    for mode in (None, "off", "overlap", "mini_batch", "one_step"):
+        kind, more = (GRPOTrainer, {"pipeline": mode}) if mode else (None, {})
+        functions: Any = dispatcher if mode else list(REWARDS)
+        trainer = make_trainer(functions, tmp_path, trainer_class=kind, more=more, **{**SIZES, **options})
+        trainer.add_callback(Replacing())
+        trainer.train()
+        expected = expected or rewards_of(trainer)
+        np.testing.assert_array_equal(list(rewards_of(trainer).values()), list(expected.values()))

@@ -32,6 +32,11 @@ def on_rank_one(text: str, trainer_state: Any) -> float:
     return 1.0
 
 
+@reward(lane="thread")
+def share(text: str) -> float:
+    return 1.0 + reward_functions.share(text, "aeiou")
+
+
 @group_reward(lane="thread")
 def place_in_group(prompts: list[Any], completions: list[Any], log_extra: Any) -> list[float]:
     """The place of each in its group; told to the test with the whole group."""
@@ -49,6 +54,31 @@ def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
         return server_ranks.watched(trainer, [dispatcher], trainer.train)
 
 
+def changing_on_rank_one(folder: Path) -> dict[str, Any]:
+    """Rewards of a class that gives functions other completions on one rank, in TRL and in ours."""
+    import trl
+
+    from guerdon.integrations.trl import pipelined
+    from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of
+
+    class ChangingOnRankOne(trl.GRPOTrainer):  # type: ignore[misc]
+        def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:
+            given = ["", *completions[1:]] if os.environ["RANK"] == "1" else completions
+            return super()._calculate_rewards(inputs, prompts, given, ids)
+
+    rewards: list[Any] = []
+    with Dispatcher([share], workers=1) as dispatcher:
+        for mode in (None, "overlap", "one_step"):
+            kind, more = (ChangingOnRankOne, {}) if mode is None else (pipelined(ChangingOnRankOne), {"pipeline": mode})
+            functions = dispatcher if more else dispatcher.reward_funcs
+            sizes: dict[str, Any] = {**SPLIT, "ends": 16, "learning_rate": 0.0}
+            trainer = make_trainer(functions, folder / "out", trainer_class=kind, more=more, **sizes)
+            trainer.train()
+            rewards.append(rewards_of(trainer)["share"])
+        open_batches = dispatcher.stats()["open_batches"]
+    return {"rewards": rewards, "open": open_batches}
+
+
 def main(folder: Path) -> None:
     from guerdon.integrations.trl import Pipeline
     from tests.integrations.trl.recording_trainer import make_recording_trainer
@@ -56,6 +86,7 @@ def main(folder: Path) -> None:
     functions = [reward_functions.vowels, reward_functions.waiting, place_in_group]
     reports: dict[str, Any] = {name: run(name, functions, folder) for name in RUNS}
     reports["failing"] = run("split all", [reward_functions.vowels, on_rank_one], folder)
+    reports["changing"] = changing_on_rank_one(folder)
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         try:
             make_recording_trainer(dispatcher, folder / "out", Pipeline(mini_batch=True), **ACROSS_RANKS)

@@ -22,6 +22,7 @@ pytest.importorskip("trl")
 
 from guerdon import ClosedError, Limit, RegistrationError, RetryAfter, ToolError
 from guerdon.integrations.trl import Environments, environments
+from guerdon.integrations.trl.tool_calls.environments import is_busy
 from tests.clock import eventually
 from tests.integrations.trl.line_game import LineGame
 from tests.integrations.trl.tool_calls.tool_functions import Shop
@@ -157,13 +158,13 @@ def test_a_class_under_two_names_stays_one_class() -> None:
 
 
 def test_an_abandoned_call_keeps_its_environment_from_all_others(make: Any) -> None:
-    owner, room = make(Room, timeout=2.0)
+    _, room = make(Room, timeout=2.0)
     with pytest.raises(ToolError, match=r"stall took longer than 2 s"):
         room.stall(seconds=8.0)
     with pytest.raises(ToolError, match=r"stuck in Room\.stall, which timed out and can't be stopped"):
         room.act(word="a")
     deadline = time.monotonic() + 60
-    while owner.busy(room) and time.monotonic() < deadline:
+    while is_busy(room) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert room.act(word="b") == "b"  # it has returned
 

@@ -81,7 +81,7 @@ def test_a_plain_function_runs_in_a_worker() -> None:
         pid = int(ours[0](0.0).split()[-1])
         assert pid != os.getpid()
         assert pid in ours.worker_pids()
-        assert ours.run(ours[0].__self__, (0.0, "a"), {}).result().startswith("a ")  # type: ignore[attr-defined]
+        assert ours[0].__self__.launch((0.0, "a"), {}).result().startswith("a ")  # type: ignore[attr-defined]
         assert ours[1]() == [{"type": "text", "text": "seen"}]
 
 

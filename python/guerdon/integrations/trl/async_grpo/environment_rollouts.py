@@ -54,11 +54,8 @@ class _Rollout:
 
 
 class EnvironmentPool(list[Any]):
-    """Instances that wait for a rollout.
-
-    Args:
-        kept: By identity of the environment, the rollouts that keep theirs for a while.
-    """
+    """Instances that wait for a rollout. Rollouts in `kept`, by the identity of the environment,
+    keep theirs for a while."""
 
     def __init__(self, instances: list[Any], kept: Mapping[int, _Rollout]) -> None:
         super().__init__(instances)

@@ -79,11 +79,7 @@ class GroupScorer:
         self._reported: ReportedFailures = set()
 
     async def of(self, given: Mapping[str, Any], generations: int) -> GroupScores:
-        """The rewards of one group.
-
-        Args:
-            given: Its columns by name, as TRL gives them to a reward function.
-            generations: How many samples it has.
+        """The rewards of one group, from its columns as TRL gives them to a reward function.
 
         Raises:
             DataError: The group can't be scored as it is.

@@ -27,12 +27,7 @@ _feeds = itertools.count()  # alike on all ranks, which make their trainers toge
 
 
 class CompletionFeed:
-    """The feed of one rank.
-
-    Args:
-        rank: This rank.
-        store: Of all ranks; by default that of their process group.
-    """
+    """The feed of one rank, in a store of all ranks; by default that of their process group."""
 
     def __init__(self, rank: int, store: Store | None = None) -> None:
         self._store = PrefixStore(f"guerdon/{next(_feeds)}", store or distributed_c10d._get_default_store())

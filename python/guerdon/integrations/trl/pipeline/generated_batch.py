@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from guerdon.integrations.trl.pipeline.scored_arguments import ScoredArguments
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class GeneratedBatch:
     scoring: BatchScoring | None = None
     early_scoring: EarlyScoring | None = None  # of a pipeline with overlap
     given: Sequence[Any] = ()
+    scored: ScoredArguments | None = None  # where a class behind the pipeline may change them
     environments: list[Any] = field(default_factory=list)
     output: dict[str, Any] = field(default_factory=dict)
     logs: dict[str, Any] = field(default_factory=dict)
@@ -56,24 +58,27 @@ class Replay:
     Attributes:
         generates: Whether the function asked for what it would generate.
         rewards: Whether it asked for rewards.
+        live: The trainer's attributes that have other values in a replay, for an override.
     """
 
     generated: GeneratedBatch
     rows: Sequence[int]
     generates: bool = False
     rewards: bool = False
+    live: Mapping[str, Any] = field(default_factory=dict)
     _given: int = 0
 
     def pick(self, values: Sequence[Any]) -> list[Any]:
         return [values[row] for row in self.rows]
 
-    def log_probabilities(self) -> Any | None:
-        """The next that the batch was generated with, as if each completion were one token."""
+    def log_probabilities(self, *_: Any, **__: Any) -> tuple[Any | None, None, None]:
+        """The next that the batch was generated with, as if each completion were one token; in
+        place of TRL's method."""
         known = self.generated.log_probabilities
         if self._given == len(known):
-            return None
+            return None, None, None
         self._given += 1
-        return known[self._given - 1][list(self.rows)].unsqueeze(1)
+        return known[self._given - 1][list(self.rows)].unsqueeze(1), None, None
 
 
 def select_rows(output: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:

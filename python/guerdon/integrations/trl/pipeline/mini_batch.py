@@ -17,11 +17,7 @@ from guerdon.integrations.trl.trainer_context import raised_together
 
 
 class MiniBatches:
-    """The pieces of one batch, made as they are asked for.
-
-    Args:
-        trainer: A `PipelinedTrainer`.
-    """
+    """The pieces of one batch of a `PipelinedTrainer`, made as they are asked for."""
 
     def __init__(self, trainer: Any, generated: GeneratedBatch) -> None:
         self._trainer = trainer

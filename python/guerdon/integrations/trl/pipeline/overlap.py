@@ -18,6 +18,7 @@ from trl.trainer import grpo_trainer
 
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed, OnComplete
+from guerdon.integrations.trl.pipeline.scored_arguments import ScoredArguments
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 
@@ -32,6 +33,9 @@ class EarlyScoring:
         prompts: What is generated from, one per row.
         given: What is the same for all rows, as TRL gives it.
         feed: Of completions between ranks; None where there is none.
+        scored: The data's columns and prompts as they were, where a class of the user's may change
+            them.
+        begun: Token ids and completion of each row whose rewards began early.
         watched: Whether a generation was watched; written by `watching`.
     """
 
@@ -41,10 +45,10 @@ class EarlyScoring:
     prompts: Any
     given: dict[str, Any]
     feed: CompletionFeed | None = None
+    scored: ScoredArguments | None = None
     watched: bool = False
     _prompt_ids: Sequence[Any] = ()  # written when generation starts
-    # Token ids and completion of each row that has begun.
-    _begun: dict[int, tuple[list[int], Any]] = field(default_factory=dict)
+    begun: dict[int, tuple[list[int], Any]] = field(default_factory=dict)
     _error: Exception | None = None  # kept for `finish`, where all ranks agree on it
 
     @contextmanager
@@ -78,10 +82,10 @@ class EarlyScoring:
             return
         try:
             completions = self._decode(rows, ids)
-            if not self._begun:
+            if not self.begun:
                 self.scoring.open(self.given)
             self._add(rows, completions, ids)
-            self._begun.update(zip(rows, zip(ids, completions, strict=True), strict=True))
+            self.begun.update(zip(rows, zip(ids, completions, strict=True), strict=True))
         except Exception as error:
             self._error = error
 
@@ -94,36 +98,42 @@ class EarlyScoring:
         if own:
             self.completed([rows[place] for place in own], [ids[place] for place in own])
 
-    def finish(self, completions: Sequence[Any], ids: Sequence[list[int]]) -> bool:
+    def finish(self, given: Mapping[str, Any]) -> bool:
         """Begins the rest of what this rank scores for itself, once all are generated.
 
+        Args:
+            given: What the trainer would call a function with, by name.
+
         Returns:
-            False if no row was begun, or a row has changed: all of them are to be scored.
+            False if no row was begun, a row has changed, or an override asks for part of the batch,
+            or once more: all rows are to be scored.
 
         Raises:
             Exception: The error that came up while others were generated.
         """
+        completions, ids = given["completions"], given["completion_ids"]
+        if self.scoring.completed or len(completions) != len(self.prompts):
+            return False
+        others = {name: values for name, values in given.items() if values is not completions and values is not ids}
+        if self.scored is not None and not self.scored.compare(others, range(len(completions))):
+            return False
         if self._error is not None:
             raise self._error
-        if not self._begun:
+        if not self.begun:
             return False
-        for row, (tokens, completion) in self._begun.items():
+        for row, (tokens, completion) in self.begun.items():
             if completion != completions[row] or tokens != list(ids[row]):
                 return False
-        rest = [row for row in range(len(completions)) if row not in self._begun]
+        rest = [row for row in range(len(completions)) if row not in self.begun]
         if rest:
             self._add(rest, [completions[row] for row in rest], [ids[row] for row in rest])
         for appender in self.scoring.appenders:
             appender.finish()
         return True
 
-    @property
-    def count(self) -> int:
-        """Rows of this rank whose rewards began early."""
-        return len(self._begun)
-
     def _add(self, rows: list[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
         columns = columns_of([self.inputs[row] for row in rows])
+        columns = {name: values for name, values in columns.items() if name not in self.given}
         for appender in self.scoring.appenders:
             appender.add(completions, [self.prompts[row] for row in rows], ids, columns, indices=rows)
 

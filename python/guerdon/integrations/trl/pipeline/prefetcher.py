@@ -31,7 +31,6 @@ class Prefetcher:
 
         Args:
             iterator: The loop's own for this epoch. Never advanced if the epoch was begun ahead.
-            count: How many it wants.
             left: Batches to the end of the run, these included.
 
         Returns:

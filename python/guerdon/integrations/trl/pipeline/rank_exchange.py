@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 
 
 class RankExchange:
-    """The rows of this rank, and those of the groups that begin on it.
-
-    Args:
-        rank: This rank.
-        ranks: How many there are.
-        rows: Rows of each rank.
-        size: Completions per prompt.
-    """
+    """The `rows` rows of this rank, and those of the groups of `size` rows that begin on it."""
 
     def __init__(self, rank: int, ranks: int, rows: int, size: int) -> None:
         self._own = slice(rank * rows, (rank + 1) * rows)

@@ -16,7 +16,7 @@ import numpy as np
 
 from guerdon._batch.trainer.batches import TrainerBatch
 from guerdon._batch.trainer.column import RewardColumn
-from guerdon.errors import ClosedError
+from guerdon.errors import ClosedError, RewardFailureError
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
 from guerdon.results.status import Status
@@ -31,17 +31,16 @@ if TYPE_CHECKING:
 
 
 class BatchScoring:
-    """The rewards of one batch.
-
-    Args:
-        functions: The trainer's reward functions.
-        samples: Samples of this rank.
-        size: Completions per prompt.
-        exchange: Of rows with other ranks, where groups lie on several.
+    """The rewards of one batch: of a rank's samples, in groups of `size`.
 
     Attributes:
         appenders: Add the samples of a batch that was opened.
-        completed: Whether `complete` has returned.
+        values: ``[samples, functions]``; the trainer writes its own `others`, each dispatcher's are
+            written as they complete.
+        completed: Whether `complete` has returned, or the batch was given up.
+        failures: The error with which it was.
+        pending_logs: What the trainer had still to log when its functions had recorded nothing,
+            where an override may need that again.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
             are complete.
@@ -58,14 +57,16 @@ class BatchScoring:
         self._dispatchers = dispatchers_of(self._functions)
         self._samples = samples
         self._size = size
-        self.exchange = exchange
+        self.exchange = exchange  # of rows with other ranks, where groups lie on several
         # Names the trainer to dispatchers; written where rows are exchanged.
         self._given: Mapping[str, Any] = {}
-        self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
+        self.values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
         self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)
         self._started: dict[Dispatcher, TrainerBatch] = {}
         self.appenders: list[Appender] = []
         self._given_out: set[int] = set()
+        self.failures: list[RewardFailureError] = []
+        self.pending_logs: Mapping[str, Mapping[str, list[Any]]] = {}
         self.completed = False
         self.held: list[Batch] = []
         self.waited_s = 0.0
@@ -103,10 +104,6 @@ class BatchScoring:
         """Places in the list of what the trainer runs itself."""
         return [place for place, one in enumerate(self._functions) if not isinstance(one, RewardColumn)]
 
-    def take_others(self, values: NDArray[np.float32]) -> None:
-        """Keeps the trainer's own rewards: the columns `others` of ``[samples, functions]``."""
-        self._values[:, self.others] = values[:, self.others]
-
     def next_group(self) -> int:
         """Waits for a group that was not handed out yet.
 
@@ -133,7 +130,9 @@ class BatchScoring:
 
     def _new_groups(self) -> list[int]:
         """Groups that are complete everywhere and were not handed out."""
-        first, *others = (batch.pending.completed() for batch in self._started.values())
+        completed = [batch.pending.completed() for batch in self._started.values()]
+        # The trainer calls functions itself where no dispatcher began.
+        first, *others = completed or [list(range(self._samples // self._size))]
         common = set(first).intersection(*others).difference(self._given_out)
         return [group for group in first if group in common]
 
@@ -175,7 +174,7 @@ class BatchScoring:
 
         Only for rows whose group, or the whole batch, is complete.
         """
-        values = self._values[rows]
+        values = self.values[rows]
         values[self._failed[rows]] = np.nan
         return [_column(values[:, place]) for place in range(len(self._functions))]
 
@@ -186,6 +185,12 @@ class BatchScoring:
             left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
             most = max(most, -(-left // self._size))
         return most
+
+    def give_up(self, *failures: RewardFailureError) -> None:
+        """Ends a batch that is scored otherwise, or else fails with this error."""
+        self.failures += failures
+        self.completed = True
+        self.cancel()
 
     def cancel(self) -> None:
         """Gives the batch up; complete parts stay."""
@@ -198,7 +203,7 @@ class BatchScoring:
         names = dispatcher.names
         for place, one in enumerate(self._functions):
             if isinstance(one, RewardColumn) and one.dispatcher is dispatcher:
-                self._values[rows, place] = rewards[:, names.index(one.__name__)]
+                self.values[rows, place] = rewards[:, names.index(one.__name__)]
         if dispatcher.options["incomplete"] == "drop":
             self._failed[rows] |= failed_samples(rewards, status)
 

@@ -75,6 +75,7 @@ class PipelinedTrainer(BatchRewards):
         overrides = overriding(type(self), "_calculate_rewards")
         kinds = type(self).__mro__
         in_front = kinds[: kinds.index(PipelinedTrainer)]
+        self._reward_overrides = [one for one in overrides if one not in in_front]
         self.pipeline = without_replays(self.pipeline, [one for one in overrides if one in in_front])
         problems = override_problems(type(self), PipelinedTrainer)
         self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
@@ -132,7 +133,7 @@ class PipelinedTrainer(BatchRewards):
             generated.cancel()
         self._generated_ahead.clear()
         self._trained_batch = None
-        if self.pipeline.defers:
+        if self.pipeline.defers or isinstance(self._buffered_inputs, MiniBatches):
             self._buffered_inputs = None
 
     # --- a batch
@@ -155,7 +156,10 @@ class PipelinedTrainer(BatchRewards):
             generated = self._trained_batch = GeneratedBatch(inputs, self.state.global_step)
             with patched(self, {"_generating": generated}):
                 output = super()._generate_and_score_completions(inputs)
-            log_pipeline(self, generated)
+            if generated.scoring is not None and generated.scoring.completed:
+                log_pipeline(self, generated)
+            else:  # an override in front took the rewards elsewhere
+                generated.cancel()
             return output
         generated = self._next_batch(inputs)
         log_generation(self, generated)
@@ -210,6 +214,8 @@ class PipelinedTrainer(BatchRewards):
         # generated. TRL computes them where it thinks that the batch outlives an optimizer step.
         if self.pipeline.lookahead:
             values["num_iterations"] = self.args.gradient_accumulation_steps + 1
+        if self._family.penalizes:
+            values |= self._recording_log_probabilities(generated)
         tokens = self.state.num_input_tokens_seen
         with patched(self, values):
             generated.output = super()._generate_and_score_completions(generated.source)
@@ -227,6 +233,25 @@ class PipelinedTrainer(BatchRewards):
         # Drawn as by TRL's shuffle, so that later draws are the same.
         torch.randperm(len(generated.source))
 
+    def _recording_log_probabilities(self, generated: GeneratedBatch) -> dict[str, Any]:
+        """Returns methods, in front of all overrides, that keep the log-probabilities that TRL's
+        function gets."""
+        generate, compute = self._generate, self._get_per_token_logps_and_entropies
+
+        def generating(prompts: Any) -> Any:
+            output = generate(prompts)
+            generated.log_probabilities.clear()  # an override of the generation asked for these
+            return output
+
+        def computing(*args: Any, **named: Any) -> Any:
+            # An override that calls itself for parts of a batch is asked once.
+            with patched(self, {"_get_per_token_logps_and_entropies": compute}):
+                computed = compute(*args, **named)
+            generated.log_probabilities.append(computed[0])
+            return computed
+
+        return {"_generate": generating, "_get_per_token_logps_and_entropies": computing}
+
     def replay(self, generated: GeneratedBatch, rows: Any, *, record: bool) -> Any:
         """Advantages of some rows of a batch, by TRL's own function, from complete rewards.
 
@@ -239,7 +264,18 @@ class PipelinedTrainer(BatchRewards):
         """
         replay = Replay(generated, list(rows))
         logs = recording(self, generated) if record else nullcontext()
-        neutral = {**self._family.neutral, "_replaying": replay, **({} if record else empty_logs(self))}
+
+        def generate(prompts: Any) -> Any:
+            replay.generates = True
+            return self._family.generated([[self._tokenizer.eos_token_id]] * len(prompts), [""] * len(prompts))
+
+        # On the instance, so that an override in front runs once a batch.
+        stubs = {"_generate": generate, "_get_per_token_logps_and_entropies": replay.log_probabilities}
+        stubs |= self._family.neutral
+        if self._reward_overrides:
+            live = {"environments": replay.pick(generated.environments) if generated.environments else None}
+            replay.live = {**{name: getattr(self, name, None) for name in stubs}, **live}
+        neutral = {**stubs, "_replaying": replay, **({} if record else empty_logs(self))}
         with patched(self, neutral), logs:
             advantages = super()._generate_and_score_completions([{"prompt": ""}] * len(replay.rows))["advantages"]
         if not (replay.generates and replay.rewards and len(advantages) == len(replay.rows)):

@@ -40,18 +40,7 @@ def empty_logs(trainer: Any) -> dict[str, Any]:
 
 def log_pipeline(trainer: Any, generated: GeneratedBatch) -> None:
     """Adds how the pipeline did with a batch to the trainer's next log: the ranks' mean, of
-    `wait_s` the maximum.
-
-    - ``wait_s``: seconds that the trainer waited for rewards.
-    - ``reward_s``: seconds from the first sample's submission to the last outcome.
-    - ``hidden_frac``: the share of ``reward_s`` in which the trainer did something else.
-    - ``groups_in_flight``: groups without all their rewards when training asked for the batch, over
-      all batches.
-    - ``early_frac``: the share of the samples whose scoring began while others were generated.
-    - ``age_s``: seconds from the batch's generation until all of it was handed to training.
-    - ``staleness_steps``: optimizer steps between the policy that wrote it and the one trained now.
-    - ``staleness_batches``: batches generated since.
-    """
+    `wait_s` the maximum. The page on trainers says what each is."""
     scoring, early = trainer.scoring_of(generated), generated.early_scoring
     wait, reward = scoring.waited_s, scoring.reward_s
     values = {
@@ -59,7 +48,7 @@ def log_pipeline(trainer: Any, generated: GeneratedBatch) -> None:
         "reward_s": reward,
         "hidden_frac": 1.0 if reward <= 0 else max(0.0, 1.0 - wait / reward),
         "groups_in_flight": float(generated.groups_in_flight),
-        "early_frac": 0.0 if early is None else early.count / max(1, len(generated.source)),
+        "early_frac": 0.0 if early is None else len(early.begun) / max(1, len(generated.source)),
         "age_s": time.monotonic() - generated.generated_at,
         "staleness_steps": float(trainer.state.global_step - generated.policy_step),
         "staleness_batches": float(len(trainer._generated_ahead)),

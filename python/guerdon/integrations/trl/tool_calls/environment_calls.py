@@ -37,11 +37,8 @@ _warned: set[str] = set()  # methods whose thread was left behind; written by th
 
 
 class EnvironmentThread:
-    """Runs the calls of one environment. Its thread begins with the first sync one.
-
-    Args:
-        name: Of the thread.
-        loop: For async calls; the environments of a factory share it.
+    """Runs the calls of one environment. Its thread begins with the first sync one; async ones run
+    on a loop that the environments of a factory share.
 
     Attributes:
         running: The calls whose code runs now. Each adds and removes itself.

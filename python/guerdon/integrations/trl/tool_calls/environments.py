@@ -244,10 +244,6 @@ class Environments:
             raise error
         return value
 
-    def busy(self, environment: object) -> bool:
-        """Returns whether a call of this environment runs now."""
-        return is_busy(environment)
-
     def _executor_of(self, method: str) -> Executor:
         return {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
 

@@ -99,7 +99,11 @@ class Tools(list[Callable[..., Any]]):
             raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, get_args(Lane)))}, or None.")
         self.counter = CallCounter()
         made = [Tool(self, number, function) for number, function in enumerate(self._functions)]
-        _check_names(made)
+        for number, tool in enumerate(made):
+            if any(tool.name == other.name for other in made[:number]):
+                raise RegistrationError(
+                    f"two tools are named {tool.name!r}: rename one, so that a model can tell them apart."
+                )
         shipped = [tool.function if tool.lane == "process" else None for tool in made]
         number = self._workers or max(_MIN_WORKERS, default_workers())
         self._executors = {
@@ -129,10 +133,6 @@ class Tools(list[Callable[..., Any]]):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return Tools, (self._functions, self._timeout, self._lane, self._workers)
-
-    def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-        """Starts a call of one of these tools."""
-        return self._executors[tool.lane].launch(tool.name, tool.number, tool.function, args, kwargs)
 
     def lane_of(self, function: Callable[..., Any]) -> Lane:
         """Returns the lane of a function: by default as it is, sync or async, with or without
@@ -173,7 +173,7 @@ class Tool:
         self.method = types.MethodType(made, self)
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
-        return self.owner.run(self, args, kwargs)
+        return self.owner._executors[self.lane].launch(self.name, self.number, self.function, args, kwargs)
 
     def direct(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -204,16 +204,6 @@ def _listed(functions: object) -> tuple[Any, ...]:
     if isinstance(functions, (str, bytes, Mapping)) or not isinstance(functions, Iterable):
         raise RegistrationError(f"tools() takes a list, as in tools([function]), not a {type(functions).__name__}.")
     return tuple(functions)
-
-
-def _check_names(made: Iterable[Tool]) -> None:
-    seen: set[str] = set()
-    for tool in made:
-        if tool.name in seen:
-            raise RegistrationError(
-                f"two tools are named {tool.name!r}: rename one, so that a model can tell them apart."
-            )
-        seen.add(tool.name)
 
 
 def _check_serializable(name: str, function: Callable[..., Any]) -> None:
