@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use crate::values::open_batch::OpenBatchPayload;
 use crate::values::whole_batch::WholeBatchPayload;
 
-/// Time for a thread of the caller's to come by. If the supervisor came at once, it would take the
+/// Time for a thread of the caller's to take them. A supervisor that came at once would have the
 /// GIL while the caller needs it for its next batch.
 const PATIENCE: Duration = Duration::from_millis(20);
 

@@ -23,7 +23,7 @@ fn no_request_is_lost_and_the_supervisor_ends() {
     });
 }
 
-/// A request is pushed silently while the supervisor waits: it comes at the latest when it is woken.
+/// A request is pushed silently while the supervisor waits, which takes it once it is woken.
 #[test]
 fn a_silent_request_is_handled_after_a_wake() {
     explore(|| {
