@@ -40,7 +40,7 @@ def empty_logs(trainer: Any) -> dict[str, Any]:
 
 def log_pipeline(trainer: Any, generated: GeneratedBatch) -> None:
     """Adds how the pipeline did with a batch to the trainer's next log: the ranks' mean, of
-    `wait_s` the maximum. The page on trainers says what each is."""
+    `wait_s` the maximum. `docs/trl.md` explains them."""
     scoring, early = trainer.scoring_of(generated), generated.early_scoring
     wait, reward = scoring.waited_s, scoring.reward_s
     values = {
