@@ -80,9 +80,10 @@ impl Conversion {
         let file = File::create(&temporary)?;
         let schema = Arc::new(schema);
         let dictionaries = HashMap::new();
-        let mut conversion = Self { stream, schema, dictionaries, target: None, temporary, rows: 0, good: first.end };
-        conversion.target = Some(ParquetFile::new(file, &conversion.schema).map_err(io_error)?);
-        Ok(Some(conversion))
+        // A changed schema may have types that Parquet lacks.
+        let target = unless_damaged(|| ParquetFile::new(file, &schema).map_err(io_error));
+        let target = Some(target.inspect_err(|_| drop(fs::remove_file(&temporary)))?);
+        Ok(Some(Self { stream, schema, dictionaries, target, temporary, rows: 0, good: first.end }))
     }
 
     /// Converts the next rows. Returns the result after the last ones.
@@ -135,7 +136,7 @@ impl Conversion {
     fn finish(&mut self) -> io::Result<()> {
         let Some(target) = &mut self.target else { return Ok(()) };
         if self.rows > 0 {
-            target.finish().map_err(io_error)?.sync_data()?;
+            unless_damaged(|| target.finish().map_err(io_error))?.sync_data()?;
             fs::rename(&self.temporary, self.stream.finished())?;
         } else {
             fs::remove_file(&self.temporary)?;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, UnionMode};
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
@@ -145,13 +146,22 @@ pub fn stream() -> &'static [u8] {
 
 /// A whole stream of one column with this schema of a journal, or of none.
 pub fn other_stream(version: Option<&str>) -> Vec<u8> {
-    use arrow_schema::{DataType, Field, Schema};
-    let metadata: std::collections::HashMap<_, _> =
-        version.map(|version| ("guerdon.schema".to_owned(), version.to_owned())).into_iter().collect();
-    let schema = Schema::new_with_metadata(vec![Field::new("value", DataType::Float64, true)], metadata);
-    let values: arrow_array::ArrayRef = Arc::new(arrow_array::Float64Array::from(vec![1.0, 2.0]));
-    let rows = RecordBatch::try_new(Arc::new(schema), vec![values]).unwrap();
+    let values = arrow_array::Float64Array::from(vec![1.0, 2.0]);
+    let rows = RecordBatch::try_new(schema_of(version, DataType::Float64), vec![Arc::new(values)]).unwrap();
     let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &rows.schema()).unwrap();
     writer.write(&rows).unwrap();
     writer.into_inner().unwrap()
+}
+
+/// A stream of a journal without rows, whose column has a type that Parquet lacks.
+pub fn stream_of_unions() -> Vec<u8> {
+    let kinds = [(0, Arc::new(Field::new("number", DataType::Float64, true)))].into_iter().collect();
+    let schema = schema_of(Some("1"), DataType::Union(kinds, UnionMode::Sparse));
+    arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap().into_inner().unwrap()
+}
+
+fn schema_of(version: Option<&str>, kind: DataType) -> SchemaRef {
+    let metadata: std::collections::HashMap<_, _> =
+        version.map(|version| ("guerdon.schema".to_owned(), version.to_owned())).into_iter().collect();
+    Arc::new(Schema::new_with_metadata(vec![Field::new("value", kind, true)], metadata))
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use guerdon_telemetry::journal::{Journal, recover};
 use proptest::prelude::*;
 
-use crate::fixtures::{LONG, config, empty_folder, files, other_stream, parts, sources, stream};
+use crate::fixtures::{LONG, config, empty_folder, files, other_stream, parts, sources, stream, stream_of_unions};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
@@ -53,6 +53,7 @@ fn a_stream_that_can_not_be_converted_stays() {
         ("a-r0-1-00002.arrows", other_stream(Some("2"))),
         ("a-r0-1-00003.arrows", other_stream(None)),
         ("a-r0-1-00004.arrows", [bytes, &[0; 512][..]].concat()),
+        ("a-r0-1-00008.arrows", stream_of_unions()),
     ];
     let foreign = [("data.arrows", other_stream(None)), ("data.parquet", Vec::new()), ("empty.arrows", Vec::new())];
     for (name, bytes) in stay.iter().chain(&foreign) {
