@@ -31,6 +31,18 @@ torch.set_num_threads(1)  # the model is too small for more
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
+MODES = ["off", "overlap", "mini_batch", "one_step", "all"]
+"""The values of `pipeline=`."""
+SIZES: dict[str, Any] = {
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 4,
+    "max_steps": 2,
+    "prompts": 16,
+    "ends": 16,
+    "learning_rate": 0.0,
+}
+"""A run of two steps that leaves the model as it is."""
+
 
 def make_tokenizer(calls: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
     """Bytes, TRL's chat template, and for `calls` a token for each piece of the template."""

@@ -20,20 +20,18 @@ from guerdon import Dispatcher, GuerdonWarning, RewardFailureError, reward  # no
 from guerdon.integrations.trl import GRPOTrainer, pipelined  # noqa: E402
 from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
-from tests.integrations.trl.tiny_trainer import apart, assert_same_runs, make_scorer, make_trainer  # noqa: E402
+from tests.integrations.trl.tiny_trainer import (  # noqa: E402
+    MODES,
+    SIZES,
+    apart,
+    assert_same_runs,
+    make_scorer,
+    make_trainer,
+)
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 REWARDS = [reward_functions.vowels, reward_functions.answers, reward_functions.noted]
-MODES = ["off", "overlap", "mini_batch", "one_step", "all"]
-SIZES: dict[str, Any] = {
-    "per_device_train_batch_size": 4,
-    "gradient_accumulation_steps": 4,
-    "max_steps": 2,
-    "prompts": 16,
-    "ends": 16,
-    "learning_rate": 0.0,
-}
 
 
 @pytest.fixture(scope="module")
